@@ -1,0 +1,137 @@
+"""Which rows to label next: scores of predictions, and drawing a batch from them.
+
+A score sees only a prediction and gives one number for each row; more is better. `Acquisition` turns scores into
+logits and draws rows from their softmax (Equation 7).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ncprior.prediction import MixturePrediction, Predictive
+
+Score = Callable[[Predictive], Array]
+Draw = Literal["without_replacement", "with_replacement", "greedy"]
+
+_EPSILON = 1e-8
+"""Added to the noise variance below a fraction, as in the released code."""
+
+
+def information_gain(prediction: Predictive) -> Array:
+    """``0.5 ln(1 + uncertainty^2 / noise^2)``: what a label is expected to tell about the weights, in nats.
+
+    The Gaussian form of Equation 6 (MacKay, 1992): high where the model is uncertain and the label is not noisy.
+    """
+    return _gain(prediction.uncertainty**2, prediction.noise)  # type: ignore[attr-defined]
+
+
+def ood_information_gain(prediction: Predictive) -> Array:
+    """``0.5 ln(1 + pi / noise^2)``: the classifier's OOD probability in place of the variance (Section 5).
+
+    Needs the mixture that the OOD classifier predicts, whose first part is the network's own prediction.
+    """
+    assert isinstance(prediction, MixturePrediction), "only the OOD classifier's mixture has an OOD probability"
+    return _gain(prediction.weights[..., 1], prediction.parts.noise[..., 0])
+
+
+def ood_probability(prediction: Predictive) -> Array:
+    """The probability that a row is out of distribution, of the models that predict one."""
+    if isinstance(prediction, MixturePrediction):
+        return prediction.weights[..., 1].mean(-1)
+    return prediction.uncertainty.mean(-1)  # type: ignore[attr-defined]
+
+
+def uncertainty(prediction: Predictive) -> Array:
+    """``ln uncertainty``: pure uncertainty, whatever the noise; its softmax is free of the target's unit."""
+    return jnp.log(prediction.uncertainty + _EPSILON).mean(-1)  # type: ignore[attr-defined]
+
+
+def predictive_variance(prediction: Predictive) -> Array:
+    """``Var[p(y | x)]``: the paper's proxy for a network with no uncertainty of its own."""
+    return (prediction.std**2).mean(-1)
+
+
+def predictive_std(prediction: Predictive) -> Array:
+    """The predicted standard deviation: the released code's proxy for a network with no uncertainty of its own."""
+    return prediction.std.mean(-1)
+
+
+def random(prediction: Predictive) -> Array:
+    """The same for every row: the control that every other score must beat."""
+    return jnp.zeros_like(prediction.std).mean(-1)
+
+
+SCORES: dict[str, Score] = {
+    "information_gain": information_gain,
+    "ood_information_gain": ood_information_gain,
+    "ood_probability": ood_probability,
+    "uncertainty": uncertainty,
+    "predictive_variance": predictive_variance,
+    "predictive_std": predictive_std,
+    "random": random,
+}
+"""Every score by name."""
+
+
+@dataclass(frozen=True)
+class Acquisition:
+    """A score, how strongly it counts, and how rows are drawn.
+
+    Rows are drawn with probability proportional to ``exp(exponent * score / temperature)``. For the information gain
+    the paper's Equation 7, ``(1 + Var / sigma^2)^(1 / tau)``, is exponent 2, and the released code is exponent 1.
+    """
+
+    score: Score = information_gain
+    exponent: float = 2.0
+    temperature: float = 0.5
+    draw: Draw = "without_replacement"
+
+    def logits(self, prediction: Predictive, excluded: Array) -> Array:
+        """Unnormalised log probabilities of the rows; ``-inf`` for those excluded, which are never drawn."""
+        logits = self.exponent * self.score(prediction) / self.temperature
+        return jnp.where(excluded, -jnp.inf, logits)
+
+    def __call__(self, prediction: Predictive, excluded: Array, count: int, *, key: Array) -> Array:
+        """The numbers of ``count`` rows to label next; ``excluded`` is true for rows that have a label."""
+        logits = self.logits(prediction, excluded)
+        if self.draw == "greedy":
+            return jax.lax.top_k(logits, count)[1]
+        if self.draw == "without_replacement":
+            return gumbel_top_k(logits, count, key=key)[0]
+        return draw_with_replacement(logits, count, key=key)
+
+
+def gumbel_top_k(logits: Array, count: int, *, key: Array) -> tuple[Array, Array]:
+    """Draws ``count`` different rows from the softmax, one after the other without replacement, in a single pass.
+
+    Gives the rows and their perturbed logits, best first. The best of several shards' best are the best of all
+    (Kool et al., 2019), so that pools of any size can be streamed or shared out: see `merge`.
+    """
+    perturbed = logits + jax.random.gumbel(key, logits.shape)
+    values, rows = jax.lax.top_k(perturbed, count)
+    return rows, values
+
+
+def merge(rows: Array, values: Array, count: int) -> tuple[Array, Array]:
+    """The best ``count`` of the rows and perturbed logits that `gumbel_top_k` gave for the shards of a pool."""
+    values, order = jax.lax.top_k(values, count)
+    return rows[order], values
+
+
+def draw_with_replacement(logits: Array, count: int, *, key: Array) -> Array:
+    """Draws ``count`` rows from the softmax, each from all of them, so that a row can come twice."""
+    cumulative = jnp.cumsum(jax.nn.softmax(logits))
+    marks = jax.random.uniform(key, (count,)) * cumulative[-1]
+    # The first row whose cumulative probability lies above the mark; a row of probability 0 never is.
+    rows = jnp.searchsorted(cumulative, marks, side="right")
+    # A mark that rounds up to the total belongs to the last row that has any probability.
+    last = jnp.searchsorted(cumulative, cumulative[-1], side="left")
+    return jnp.minimum(rows, last)
+
+
+def _gain(variance: Array, noise: Array) -> Array:
+    return 0.5 * jnp.log1p(variance / (noise**2 + _EPSILON)).mean(-1)

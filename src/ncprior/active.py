@@ -1,0 +1,247 @@
+"""Simulated active learning: train, evaluate, draw new labels, and again, all seeds in step.
+
+One program does a stretch of it, from one evaluation to the next, and is compiled once for each method.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import NamedSharding, PartitionSpec
+
+from ncprior.acquisition import draw_with_replacement, gumbel_top_k
+from ncprior.data.dataset import Dataset
+from ncprior.errors import UserError
+from ncprior.methods import Method
+from ncprior.metrics import METRICS
+from ncprior.networks import Network
+from ncprior.prediction import Predictive
+from ncprior.training import (
+    Clock,
+    Learner,
+    Rows,
+    Trainer,
+    combine,
+    fits_together,
+    over_seeds,
+    padded,
+    seed_keys,
+    seed_mesh,
+)
+
+_BLOCK = 512
+"""Rows that are predicted together: few enough to stay in a core's cache."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a run goes on, in epochs of the visible labels."""
+
+    epochs: int = 50_000
+    initial: int = 10
+    """Labels to begin with, drawn at random."""
+    select: int = 1
+    """Labels drawn at a time,"""
+    select_every: int = 1_000
+    """every so many epochs."""
+    evaluate_every: int = 500
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "initial", "select", "select_every", "evaluate_every"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.select_every % self.evaluate_every or self.epochs % self.evaluate_every:
+            raise UserError(
+                f"evaluate_every ({self.evaluate_every}) must divide select_every ({self.select_every}) "
+                f"and epochs ({self.epochs}), so that every round ends with an evaluation"
+            )
+
+    @property
+    def labels(self) -> int:
+        """Labels that are visible at the end."""
+        return self.initial + self.select * ((self.epochs - 1) // self.select_every)
+
+    def ends_round(self, epoch: int) -> bool:
+        """Whether new labels are drawn, or the run ends, after this many epochs."""
+        return epoch % self.select_every == 0 or epoch >= self.epochs
+
+
+class Snapshot(NamedTuple):
+    """A run after a stretch: all that is needed to go on to the same numbers."""
+
+    clock: Clock
+    learners: Learner
+
+
+class Evaluation(NamedTuple):
+    """What a stretch came to: a number for each seed under every name, and the labels that were visible."""
+
+    epoch: int
+    labels: int
+    values: dict[str, np.ndarray]
+
+
+class Simulation:
+    """Active learning of one method on one data set, for several seeds."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        data: Dataset,
+        schedule: Schedule,
+        seeds: Sequence[int],
+        *,
+        evaluate_unseen: bool = False,
+    ) -> None:
+        """``evaluate_unseen`` counts training rows without a label as test rows, as on the toy data."""
+        if schedule.labels > len(data.train_inputs):
+            raise UserError(
+                f"the schedule asks for {schedule.labels} labels but there are only {len(data.train_inputs)} rows"
+            )
+        if trainer.drop_remainder and schedule.initial < trainer.batch_size:
+            raise UserError(
+                f"{schedule.initial} initial labels do not fill a mini batch of {trainer.batch_size}: "
+                "begin with more labels or use smaller batches"
+            )
+        self.trainer, self.schedule, self.seeds = trainer, schedule, list(seeds)
+        self.data, self.evaluate_unseen = data, evaluate_unseen
+        self.mesh = seed_mesh(len(self.seeds))
+        self.static = trainer.static(data.train_inputs.shape[1], data.train_targets.shape[1])
+        everywhere = NamedSharding(self.mesh, PartitionSpec())
+        self._train = jax.device_put(Rows(data.train_inputs, data.train_targets), everywhere)
+        self._test = jax.device_put(Rows(data.test_inputs, data.test_targets), everywhere)
+        self._stretch = jax.jit(over_seeds(self._run_stretch, self.mesh), donate_argnums=0)
+
+    def start(self) -> Snapshot:
+        """All seeds at epoch 0, each with its initial labels."""
+        keys = seed_keys(padded(self.seeds, self.mesh))
+
+        def one(key: Array) -> Learner:
+            key_labels, key_learner = jax.random.split(key)
+            rows = len(self._train.inputs)
+            replace = self.trainer.method.acquisition.draw == "with_replacement"
+            # Initial labels are drawn from a flat softmax, in the way that all others are.
+            if replace:
+                drawn = draw_with_replacement(jnp.zeros(rows), self.schedule.initial, key=key_labels)
+            else:
+                drawn = gumbel_top_k(jnp.zeros(rows), self.schedule.initial, key=key_labels)[0]
+            visible = jnp.zeros(self.trainer.buffer(self.schedule.labels), jnp.int32)
+            visible = visible.at[: self.schedule.initial].set(drawn)
+            return self.trainer.start(self._train, visible, key=key_learner)
+
+        return Snapshot(Clock(0, self.schedule.initial), self.place(jax.jit(jax.vmap(one))(keys)))
+
+    def place(self, learners: Learner) -> Learner:
+        """The learners spread over the devices, where the program expects them."""
+        return jax.device_put(learners, NamedSharding(self.mesh, PartitionSpec("seeds")))
+
+    def run(self, snapshot: Snapshot | None = None) -> Iterator[tuple[Snapshot, Evaluation]]:
+        """Goes on from the snapshot, or from the start, to the end; yields after every stretch.
+
+        A snapshot's arrays are given back to the program by the next stretch: copy what must last.
+        """
+        schedule = self.schedule
+        (epoch, count), learners = snapshot or self.start()
+        while epoch < schedule.epochs:
+            after = int(epoch) + schedule.evaluate_every
+            select = after % schedule.select_every == 0 and after < schedule.epochs
+            # Arrays rather than Python numbers, whose every new value would be traced as a new type or constant.
+            clock = Clock(np.int32(epoch), np.int32(count))
+            learners, values = self._stretch(
+                learners, self._train, self._test, clock, np.int32(schedule.evaluate_every), np.bool_(select)
+            )
+            # A seed whose loss is no longer finite has stopped: it has no results from then on.
+            alive = np.asarray(learners.failed)[: len(self.seeds)] < 0
+            numbers = {
+                name: np.where(alive, np.asarray(value, np.float64)[: len(self.seeds)], np.nan)
+                for name, value in values.items()
+            }
+            evaluation = Evaluation(after, int(count), numbers)
+            epoch, count = after, int(count) + schedule.select * select
+            yield Snapshot(Clock(epoch, count), learners), evaluation
+
+    def predict(self, learners: Learner, inputs: np.ndarray) -> Predictive:
+        """Every seed's prediction for these inputs, shape ``[seeds, rows, outputs]``, in units of the target."""
+
+        def one(params: Any) -> Predictive:
+            return self._predict(combine(params, self.static), jnp.asarray(inputs))
+
+        prediction = jax.jit(partial(jax.lax.map, one))(learners.params)
+        return jax.tree.map(lambda leaf: leaf[: len(self.seeds)], prediction)
+
+    def _run_stretch(
+        self, learners: Learner, train: Rows, test: Rows, clock: Clock, epochs: Array, select: Array
+    ) -> tuple[Learner, dict[str, Array]]:
+        """The program: trains, evaluates and, if wanted, draws labels, for the seeds of one device."""
+
+        def learn(learner: Learner) -> Learner:
+            return self.trainer.train(learner, train, self.static, clock, epochs)
+
+        together = fits_together(jax.tree.map(lambda leaf: leaf[0], learners.params))
+        learners = jax.vmap(learn)(learners) if together else jax.lax.map(learn, learners)
+
+        def finish(learner: Learner) -> tuple[Learner, dict[str, Array]]:
+            network = combine(learner.params, self.static)
+            values = self._evaluate(network, learner, train, test, clock)
+            learner = jax.lax.cond(
+                select, lambda one: self._label(network, one, train, clock), lambda one: one, learner
+            )
+            return learner, values
+
+        return jax.lax.map(finish, learners)
+
+    def _evaluate(
+        self, network: Network, learner: Learner, train: Rows, test: Rows, clock: Clock
+    ) -> dict[str, Array]:
+        """Every metric on the visible and on the test rows, in units of the target, and every loss term."""
+        in_use = (jnp.arange(len(learner.visible)) < clock.count).astype(jnp.float32)
+        visible = jax.tree.map(lambda leaf: leaf[learner.visible], train)
+        weights = jnp.ones(len(test.inputs))
+        if self.evaluate_unseen:
+            unseen = ~self._seen(learner, train, clock)
+            test = Rows(*(jnp.concatenate(both) for both in zip(test, train, strict=True)))
+            weights = jnp.concatenate([weights, unseen.astype(jnp.float32)])
+        values = {f"loss_{name}": value for name, value in learner.terms.items()}
+        for part, rows, weight in (("train", visible, in_use), ("test", test, weights)):
+            prediction = self._predict(network, rows.inputs)
+            truth = self.data.target_shift + self.data.target_scale * rows.targets
+            for name, metric in METRICS.items():
+                values[f"{part}_{name}"] = metric(prediction, truth, weight)
+        return values
+
+    def _label(self, network: Network, learner: Learner, train: Rows, clock: Clock) -> Learner:
+        """The learner with newly drawn labels at the end of its buffer."""
+        method: Method = self.trainer.method
+        prediction = predict_in_blocks(partial(method, network), train.inputs)
+        key = jax.random.fold_in(learner.key, -jnp.asarray(clock.count))
+        seen = self._seen(learner, train, clock)
+        drawn = method.acquisition(prediction, seen, self.schedule.select, key=key)
+        visible = jax.lax.dynamic_update_slice(learner.visible, drawn.astype(jnp.int32), (clock.count,))
+        return learner._replace(visible=visible)
+
+    def _predict(self, network: Network, inputs: Array) -> Predictive:
+        prediction = predict_in_blocks(partial(self.trainer.method, network), inputs)
+        return prediction.rescale(self.data.target_scale, self.data.target_shift)
+
+    def _seen(self, learner: Learner, train: Rows, clock: Clock) -> Array:
+        rows = len(train.inputs)
+        in_use = jnp.arange(len(learner.visible)) < clock.count
+        # Places that are not in use point behind the last row, where writes are dropped.
+        marks = jnp.where(in_use, learner.visible, rows)
+        return jnp.zeros(rows, bool).at[marks].set(True, mode="drop")
+
+
+def predict_in_blocks(predict: Callable[[Array], Any], inputs: Array, block: int = _BLOCK) -> Any:
+    """``predict(inputs)``, a block of rows at a time: several times faster than all rows at once when there are many."""
+    rows = len(inputs)
+    if rows <= block:
+        return predict(inputs)
+    blocks = -(-rows // block)
+    filled = jnp.pad(inputs, ((0, blocks * block - rows), (0, 0)))
+    results = jax.lax.map(predict, filled.reshape(blocks, block, -1))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:rows], results)

@@ -1,0 +1,74 @@
+"""Normal and Bernoulli: log densities, divergences and the closed forms that the losses are made of.
+
+Everything works elementwise and on ratios rather than on squares of scales, so that the results stay finite
+and accurate for standard deviations from 1e-6 to 1e6 in float32.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+_LOG_SQRT_2PI = 0.5 * float(np.log(2 * np.pi))
+
+
+class Normal(eqx.Module):
+    """A normal distribution. ``std`` is a standard deviation, never a variance."""
+
+    mean: ArrayLike
+    std: ArrayLike
+
+    def log_prob(self, value: ArrayLike) -> Array:
+        """``ln N(value; mean, std^2)``."""
+        z = (jnp.asarray(value) - self.mean) / self.std
+        return -0.5 * z**2 - jnp.log(self.std) - _LOG_SQRT_2PI
+
+    def cdf(self, value: ArrayLike) -> Array:
+        """``P(Y <= value)``."""
+        return jax.scipy.stats.norm.cdf((jnp.asarray(value) - self.mean) / self.std)
+
+    def kl(self, other: "Normal") -> Array:
+        """``KL(self || other)``, the expectation of the log ratio under ``self``; 0 for equal distributions.
+
+        >>> float(Normal(0.0, 1.0).kl(Normal(0.0, 1.0)))
+        0.0
+        """
+        ratio = jnp.asarray(self.std) / other.std
+        z = (jnp.asarray(self.mean) - other.mean) / other.std
+        # (ratio - 1) (ratio + 1) instead of ratio^2 - 1: no cancellation where the scales agree.
+        return 0.5 * ((ratio - 1) * (ratio + 1) + z**2) - jnp.log(ratio)
+
+    def expected_log_prob(self, value: ArrayLike, noise: ArrayLike) -> Array:
+        r"""``E[ln N(value; mu, noise^2)]`` for a mean ``mu`` that is distributed as ``self``.
+
+        The closed form of the inner expectation in Equation 5 for a Gaussian belief over the mean,
+        $\ln N(y; m, s^2) - v / (2 s^2)$ with $v$ the variance of the belief. A belief of std 0 gives the
+        plain log density.
+        """
+        return Normal(self.mean, noise).log_prob(value) - 0.5 * (jnp.asarray(self.std) / noise) ** 2
+
+
+class Bernoulli(eqx.Module):
+    """A binary distribution by its logit ``ln p(1) / p(0)``, which no probability near 0 or 1 can round away."""
+
+    logit: ArrayLike
+
+    @property
+    def probability(self) -> Array:
+        """``P(O = 1)``."""
+        return jax.nn.sigmoid(jnp.asarray(self.logit))
+
+    def log_prob(self, value: ArrayLike) -> Array:
+        """``ln P(O = value)`` for ``value`` 0 or 1."""
+        sign = 2 * jnp.asarray(value) - 1
+        return jax.nn.log_sigmoid(sign * jnp.asarray(self.logit))
+
+    def kl(self, other: "Bernoulli") -> Array:
+        """``KL(self || other)``."""
+        p, q = jnp.asarray(self.logit), jnp.asarray(other.logit)
+        log_sigmoid = jax.nn.log_sigmoid
+        ones = jax.nn.sigmoid(p) * (log_sigmoid(p) - log_sigmoid(q))
+        zeros = jax.nn.sigmoid(-p) * (log_sigmoid(-p) - log_sigmoid(-q))
+        return ones + zeros

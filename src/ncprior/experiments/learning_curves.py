@@ -1,0 +1,217 @@
+"""Active learning of several methods and seeds, kept in records: the runs behind Figures 1, 3 and 4."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ncprior.acquisition import SCORES
+from ncprior.active import Evaluation, Schedule, Simulation, Snapshot
+from ncprior.data.dataset import Dataset
+from ncprior.errors import UserError
+from ncprior.experiments.records import Records, summary
+from ncprior.methods import Method, methods
+from ncprior.optimizers import adam
+from ncprior.presets import Settings
+from ncprior.training import Clock, Learner, Trainer, explain_failure
+
+DEFAULT_METHODS = ("bbb+ncp", "odc+ncp", "bbb", "det")
+"""The four models of the paper, in the order of its figures' legends."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """All that a run depends on."""
+
+    preset: str
+    settings: Settings
+    schedule: Schedule
+    methods: tuple[str, ...] = DEFAULT_METHODS
+    seeds: int = 20
+    acquisition: str | None = None
+    """A score that takes the place of every method's own, or None."""
+
+    def __post_init__(self) -> None:
+        known = methods(self.settings)
+        for name in self.methods:
+            if name not in known:
+                raise UserError(f"unknown method {name!r}: choose from {', '.join(known)}")
+        if not self.methods:
+            raise UserError(f"no method given: choose from {', '.join(known)}")
+        if self.seeds < 1:
+            raise UserError(f"seeds must be at least 1, got {self.seeds}")
+        if self.acquisition is not None and self.acquisition not in SCORES:
+            raise UserError(f"unknown acquisition {self.acquisition!r}: choose from {', '.join(SCORES)}")
+
+    def method(self, name: str) -> Method:
+        """The method of this name with the run's settings and acquisition."""
+        method = methods(self.settings)[name]
+        if self.acquisition is None:
+            return method
+        if self.acquisition.startswith("ood") and name != "odc+ncp":
+            raise UserError(f"{self.acquisition} needs the OOD classifier: use --methods odc+ncp")
+        rule = dataclasses.replace(method.acquisition, score=SCORES[self.acquisition])
+        return dataclasses.replace(method, acquisition=rule)
+
+    def trainer(self, name: str) -> Trainer:
+        """What trains the method of this name."""
+        s = self.settings
+        optimizer = adam(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat)
+        return Trainer(self.method(name), optimizer, s.batch_size, s.drop_remainder)
+
+
+class Progress(NamedTuple):
+    """How far a run has come, for people to look at."""
+
+    method: str
+    seeds: int
+    epoch: int
+    epochs: int
+    labels: int
+    test_rmse: float
+    test_nlpd: float
+    failed: dict[int, str]
+
+
+def run(
+    config: Config,
+    data: Dataset,
+    records: Records,
+    *,
+    evaluate_unseen: bool = False,
+    show: Callable[[Progress], None] = lambda _: None,
+    finish: Callable[[Simulation, Learner, str], None] = lambda *_: None,
+) -> None:
+    """Runs every method that is not in the records yet, each from where its records end.
+
+    ``show`` hears about every evaluation; ``finish`` is called with every trained method, to record more about it.
+    """
+    # All mistakes in the configuration come to light before the first method trains.
+    simulations = {
+        name: Simulation(
+            config.trainer(name), data, config.schedule, range(config.seeds), evaluate_unseen=evaluate_unseen
+        )
+        for name in config.methods
+        if not records.exists(f"models/{name}.safetensors")
+    }
+    for name, simulation in simulations.items():
+        _run_method(name, simulation, records, show, finish)
+    write_results(records)
+
+
+def write_results(records: Records) -> None:
+    """Final values over the seeds, as ``results.json``."""
+    config = records.config
+    results: dict[str, Any] = {}
+    failed = {}
+    for name in config["methods"]:
+        columns = records.read_table(f"metrics/{name}.parquet")
+        last = columns["epoch"] == columns["epoch"].max()
+        kinds = [key for key in columns if key.startswith(("test_", "train_"))]
+        results[name] = {key: summary(columns[key][last]) for key in kinds}
+        failed[name] = records.read_notes(f"models/{name}.safetensors")["failed"]
+    records.write_json(
+        "results.json",
+        {
+            "experiment": records.experiment,
+            "methods": results,
+            "failed_seeds": {name: seeds for name, seeds in failed.items() if seeds},
+            "config": config,
+            "versions": records.read_json("config.json")["versions"],
+        },
+    )
+
+
+def _run_method(
+    name: str,
+    simulation: Simulation,
+    records: Records,
+    show: Callable[[Progress], None],
+    finish: Callable[[Simulation, Learner, str], None],
+) -> None:
+    schedule, seeds = simulation.schedule, simulation.seeds
+    snapshot, columns, seconds = _resume(name, simulation, records)
+    started = time.monotonic() - seconds
+    for snapshot, evaluation in simulation.run(snapshot):
+        columns = _append(columns, seeds, evaluation)
+        failed = _failed(simulation, snapshot.learners)
+        show(
+            Progress(
+                name,
+                len(seeds),
+                evaluation.epoch,
+                schedule.epochs,
+                evaluation.labels,
+                summary(evaluation.values["test_rmse"])["median"],
+                summary(evaluation.values["test_nlpd"])["median"],
+                failed,
+            )
+        )
+        if schedule.ends_round(evaluation.epoch):
+            records.write_table(f"metrics/{name}.parquet", columns)
+            clock, learners = snapshot
+            records.write_tree(
+                f"checkpoints/{name}.safetensors",
+                learners,
+                clock=[int(clock.epoch), int(clock.count)],
+                seconds=time.monotonic() - started,
+            )
+    assert snapshot is not None
+    learners = snapshot.learners
+    visible = np.asarray(learners.visible)[: len(seeds), : int(snapshot.clock.count)]
+    records.write_table(
+        f"labels/{name}.parquet",
+        {
+            "seed": np.repeat(seeds, visible.shape[1]),
+            "order": np.tile(np.arange(visible.shape[1]), len(seeds)),
+            "row": visible.ravel(),
+        },
+    )
+    finish(simulation, learners, name)
+    records.write_tree(
+        f"models/{name}.safetensors",
+        learners.params,
+        seeds=seeds,
+        failed=_failed(simulation, learners),
+        seconds=time.monotonic() - started,
+    )
+    records.remove(f"checkpoints/{name}.safetensors")
+
+
+def _resume(
+    name: str, simulation: Simulation, records: Records
+) -> tuple[Snapshot | None, dict[str, np.ndarray], float]:
+    checkpoint = f"checkpoints/{name}.safetensors"
+    if not records.exists(checkpoint):
+        return None, {}, 0.0
+    notes = records.read_notes(checkpoint)
+    clock = Clock(*notes["clock"])
+    learners = simulation.place(records.read_tree(checkpoint, simulation.start().learners))
+    columns = records.read_table(f"metrics/{name}.parquet")
+    # The metrics are written just before the checkpoint, so they may be one round ahead of it.
+    kept = columns["epoch"] <= clock.epoch
+    return Snapshot(clock, learners), {key: value[kept] for key, value in columns.items()}, notes["seconds"]
+
+
+def _append(
+    columns: dict[str, np.ndarray], seeds: Sequence[int], evaluation: Evaluation
+) -> dict[str, np.ndarray]:
+    new = {
+        "seed": np.asarray(seeds),
+        "epoch": np.full(len(seeds), evaluation.epoch),
+        "labels": np.full(len(seeds), evaluation.labels),
+        **evaluation.values,
+    }
+    return {key: np.concatenate([columns[key], value]) if columns else value for key, value in new.items()}
+
+
+def _failed(simulation: Simulation, learners: Learner) -> dict[int, str]:
+    epochs, culprits = np.asarray(learners.failed), np.asarray(learners.culprits)
+    return {
+        seed: explain_failure(simulation.trainer.method, int(epochs[i]), int(culprits[i]))
+        for i, seed in enumerate(simulation.seeds)
+        if epochs[i] >= 0
+    }

@@ -1,0 +1,118 @@
+"""Input priors: where to be uncertain. Each makes noised inputs ``x~`` of a mini batch (Equation 1).
+
+An input prior is any function ``(inputs, *, key) -> noised`` from a batch ``[rows, inputs]`` to a batch of the
+same shape. Those here are Equinox modules, so that their scales can be traced, swept and batched; scales are
+standard deviations in the units of the (standardised) inputs and may differ from column to column.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+
+class InputPrior(Protocol):
+    """Makes noised inputs ``x~`` from the inputs of a mini batch."""
+
+    def __call__(self, inputs: Array, *, key: Array) -> Array:
+        """Noised inputs of the same shape."""
+
+
+class Gaussian(eqx.Module):
+    """``x~ = x + N(0, std^2)``."""
+
+    std: ArrayLike
+
+    def __call__(self, inputs: Array, *, key: Array) -> Array:
+        """Noised inputs of the same shape."""
+        return inputs + self.std * jax.random.normal(key, inputs.shape, inputs.dtype)
+
+
+class Uniform(eqx.Module):
+    """``x~ = x + U[-2 std, 2 std]``, the paper's uniform noise (Section 5.3).
+
+    ``std`` is the sigma_x of the paper's interval; the standard deviation of the noise itself is 2 / sqrt(3) of it.
+    """
+
+    std: ArrayLike
+
+    def __call__(self, inputs: Array, *, key: Array) -> Array:
+        """Noised inputs of the same shape."""
+        noise = jax.random.uniform(key, inputs.shape, inputs.dtype, -2.0, 2.0)
+        return inputs + self.std * noise
+
+
+class Mixup(eqx.Module):
+    """``x~ = x + strength * u * (x' - x)`` with another row ``x'`` of the batch and ``u`` uniform on [0, 1].
+
+    With strength 1 the noised rows lie between rows of the data; above 1 they reach beyond them. The target
+    stays that of ``x``: this is noise in the style of mixup, not its augmentation.
+    """
+
+    strength: ArrayLike = 1.0
+
+    def __call__(self, inputs: Array, *, key: Array) -> Array:
+        """Noised inputs of the same shape."""
+        rows = len(inputs)
+        if rows < 2:
+            raise ValueError("mixup noise needs a batch of at least two rows")
+        key_row, key_mix = jax.random.split(key)
+        # A shift of 1 to rows - 1 never pairs a row with itself.
+        shift = jax.random.randint(key_row, (rows,), 1, rows)
+        others = inputs[(jnp.arange(rows) + shift) % rows]
+        mix = jax.random.uniform(key_mix, (rows, 1), inputs.dtype)
+        return inputs + self.strength * mix * (others - inputs)
+
+
+class FlipCategories(eqx.Module):
+    """Replaces a category by a *different* one, each with the same chance, with this probability (Section 2).
+
+    With ``one_hot=False`` every column holds integer codes ``0 .. classes - 1``. With ``one_hot=True`` the
+    columns together are one category in one-hot code, and ``classes`` is their number.
+    """
+
+    classes: int = eqx.field(static=True)
+    probability: ArrayLike
+    one_hot: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self) -> None:
+        if self.classes < 2:
+            raise ValueError(f"a category needs at least two classes to flip between, got {self.classes}")
+
+    def __call__(self, inputs: Array, *, key: Array) -> Array:
+        """Noised inputs of the same shape."""
+        key_flip, key_shift = jax.random.split(key)
+        shape = (len(inputs), 1) if self.one_hot else inputs.shape
+        flip = jax.random.bernoulli(key_flip, self.probability, shape)
+        # A shift by 1 to classes - 1 around the circle of classes reaches every other class and never the same.
+        shift = jnp.where(flip, jax.random.randint(key_shift, shape, 1, self.classes), 0)
+        if not self.one_hot:
+            return ((inputs.astype(jnp.int32) + shift) % self.classes).astype(inputs.dtype)
+        source = (jnp.arange(self.classes) - shift) % self.classes
+        return jnp.take_along_axis(inputs, source, axis=1)
+
+
+class PerColumn(eqx.Module):
+    """Gives each group of columns its own input prior; columns that are not named stay as they are.
+
+    >>> prior = PerColumn([((0, 1), Gaussian(0.5)), ((2, 3, 4), FlipCategories(3, 0.1, one_hot=True))])
+    """
+
+    parts: Sequence[tuple[tuple[int, ...], InputPrior]]
+
+    def __check_init__(self) -> None:
+        named = [column for columns, _ in self.parts for column in columns]
+        if len(named) != len(set(named)):
+            raise ValueError(f"a column has more than one input prior: {sorted(named)}")
+
+    def __call__(self, inputs: Array, *, key: Array) -> Array:
+        """Noised inputs of the same shape."""
+        keys = jax.random.split(key, len(self.parts))
+        for (columns, prior), part_key in zip(self.parts, keys, strict=True):
+            index = jnp.asarray(columns)
+            inputs = inputs.at[:, index].set(prior(inputs[:, index], key=part_key))
+        return inputs

@@ -1,0 +1,161 @@
+"""The methods as rows of one table: which heads, which loss terms, how to predict, how to pick labels."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ncprior.acquisition import SCORES, Acquisition, information_gain, ood_information_gain
+from ncprior.distributions import Bernoulli, Normal
+from ncprior.input_priors import Gaussian, InputPrior, Uniform
+from ncprior.networks import MLP, BayesianMean, Heads, Network, Noise, Ood, PointMean
+from ncprior.objectives import (
+    NLL,
+    Batch,
+    InDistribution,
+    MeanNCP,
+    NoisedNLL,
+    NoiseNCP,
+    Objective,
+    OutOfDistribution,
+    PredictiveNCP,
+    View,
+    Weighted,
+    WeightKL,
+    total,
+)
+from ncprior.output_priors import OutputPrior
+from ncprior.prediction import MixturePrediction, Prediction, Predictive
+from ncprior.presets import PAPER, Settings
+
+TITLES = {"det": "Det", "det+ncp": "Det+NCP", "bbb": "BBB", "bbb+ncp": "BBB+NCP", "odc+ncp": "ODC+NCP"}
+"""Names of the methods, and how the paper writes them."""
+
+_BLEND_NOISE = 0.1
+"""Noise of the released code's classifier where it is sure that an input is out of distribution."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to learn from labels and to predict. A user's own is as good as those in `methods`.
+
+    ``init(inputs, outputs, key=...)`` makes a network, ``objective`` is what training minimises with noised inputs
+    from ``input_prior``, ``predict`` turns what the heads say about one example into a prediction, and
+    ``acquisition`` says what to label next.
+    """
+
+    name: str
+    init: Callable[..., Network]
+    objective: Objective
+    predict: Callable[[dict[str, Any]], Predictive]
+    acquisition: Acquisition = Acquisition()
+    input_prior: InputPrior | None = None
+
+    def loss(self, network: Network, batch: Batch, *, key: Array) -> tuple[Array, dict[str, Array]]:
+        """The loss of a mini batch, and the value of every term by name."""
+        return total(self.objective, View.look(network, batch, self.input_prior, key=key))
+
+    def __call__(self, network: Network, inputs: Array) -> Predictive:
+        """The prediction for rows ``[rows, inputs]``."""
+        return jax.vmap(lambda x: self.predict(network(x)))(inputs)
+
+
+def methods(settings: Settings = PAPER) -> dict[str, Method]:
+    """The paper's four models and the point-estimate form of NCP, by name, with these settings."""
+    s = settings
+    noise = (Gaussian if s.input_noise == "gaussian" else Uniform)(s.input_noise_std)
+    prior = OutputPrior(s.output_std, s.output_centre, s.direction)
+    gain = {"exponent": s.gain_exponent, "temperature": s.temperature, "draw": s.draw}
+    proxy = Acquisition(SCORES[s.det_score], **{**gain, "exponent": 1.0})
+    mixture = s.odc_prediction == "mixture"
+    nll = Weighted(1.0, NLL(s.expectation))
+    weight_kl = WeightKL(s.weight_prior_std)
+
+    det = {"nll": nll}
+    det_ncp = {"nll": nll, "ncp": Weighted(s.gamma, PredictiveNCP(prior))}
+    bbb = {"nll": nll, "weight_kl": Weighted(s.weight_kl, weight_kl)}
+    bbb_ncp = {"nll": nll, "ncp": Weighted(s.gamma, MeanNCP(prior))}
+    if s.noise_prior_std is not None:
+        bbb_ncp["noise_ncp"] = Weighted(s.gamma, NoiseNCP(s.noise_prior_std))
+    if s.ncp_weight_kl:
+        bbb_ncp["weight_kl"] = Weighted(s.ncp_weight_kl, weight_kl)
+    odc_ncp = {
+        "nll": nll,
+        "in_distribution": Weighted(1.0, InDistribution()),
+        "ncp": Weighted(1.0, OutOfDistribution()),
+    }
+    if s.odc_noised_nll:
+        odc_ncp["noised_nll"] = Weighted(1.0, NoisedNLL())
+    odc_predict = (lambda o: predict_mixture(o, prior)) if mixture else predict_blend
+    odc_gain = Acquisition(ood_information_gain if mixture else information_gain, **gain)
+
+    bayes = {"belief": True}
+    table = [
+        # name,     heads,         objective, prediction,       acquisition,         input prior
+        ("det", {}, det, predict_normal, proxy, None),
+        ("det+ncp", {}, det_ncp, predict_normal, proxy, noise),
+        ("bbb", bayes, bbb, predict_normal, Acquisition(information_gain, **gain), None),
+        ("bbb+ncp", bayes, bbb_ncp, predict_normal, Acquisition(information_gain, **gain), noise),
+        ("odc+ncp", {"ood": True}, odc_ncp, odc_predict, odc_gain, noise),
+    ]
+    return {
+        name: Method(name, make_init(s, **heads), objective, predict, acquisition, input_prior)
+        for name, heads, objective, predict, acquisition, input_prior in table
+    }
+
+
+def make_init(settings: Settings, *, belief: bool = False, ood: bool = False) -> Callable[..., Network]:
+    """How to make a network with the settings' trunk: with a belief over the mean's output layer, an OOD head."""
+    s = settings
+
+    def init(inputs: int, outputs: int, *, key: Array) -> Network:
+        keys = jax.random.split(key, 4)
+        size = s.hidden[-1] if s.hidden else inputs
+        heads: Heads = {"noise": Noise.init(size, outputs, floor=s.noise_floor, key=keys[2])}
+        if belief:
+            heads["mean"] = BayesianMean.init(
+                size, outputs, std=s.belief_std, bias_belief=s.bias_belief, key=keys[1]
+            )
+        else:
+            heads["mean"] = PointMean.init(size, outputs, key=keys[1])
+        if ood:
+            heads["ood"] = Ood.init(size, outputs, key=keys[3])
+        return Network(MLP.init(inputs, s.hidden, slope=s.leaky_slope, key=keys[0]), heads)
+
+    return init
+
+
+def predict_normal(outputs: dict[str, Any]) -> Prediction:
+    """The belief over the mean is the uncertainty, the noise head the noise."""
+    mean: Normal = outputs["mean"]
+    return Prediction(jnp.asarray(mean.mean), outputs["noise"], jnp.asarray(mean.std))
+
+
+def predict_mixture(outputs: dict[str, Any], prior: OutputPrior) -> MixturePrediction:
+    """The network's normal if the input is in distribution, the output prior if it is not (Equation 8).
+
+    An output prior that is centred at the target has the network's mean as its centre here, where no target is known.
+    """
+    mean: Normal = outputs["mean"]
+    ood: Bernoulli = outputs["ood"]
+    inside = jnp.asarray(mean.mean)
+    outside = prior(inside)
+    zeros = jnp.zeros_like(inside)
+
+    def parts(first: Array, second: Any) -> Array:
+        return jnp.stack([first, jnp.broadcast_to(jnp.asarray(second), first.shape)], axis=-1)
+
+    weights = parts(jax.nn.sigmoid(-jnp.asarray(ood.logit)), ood.probability)
+    noise = parts(outputs["noise"], zeros)
+    uncertainty = parts(jnp.asarray(mean.std), outside.std)
+    return MixturePrediction(weights, Prediction(parts(inside, outside.mean), noise, uncertainty))
+
+
+def predict_blend(outputs: dict[str, Any]) -> Prediction:
+    """The released code's classifier: the OOD probability as uncertainty, and a noise that fades into 0.1."""
+    mean: Normal = outputs["mean"]
+    pi = outputs["ood"].probability
+    return Prediction(jnp.asarray(mean.mean), (1 - pi) * outputs["noise"] + pi * _BLEND_NOISE, pi)

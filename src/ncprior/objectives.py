@@ -1,0 +1,172 @@
+"""Loss terms and their weighted sum by name.
+
+A term is a function of a `View`: what a network says about a mini batch and about its noised copy. It gives
+one loss for each row, shape ``[rows]``, or one number for the whole network. An objective is a dictionary of
+weighted terms; every term is recorded under its name.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ncprior.distributions import Normal
+from ncprior.input_priors import InputPrior
+from ncprior.networks import Network
+from ncprior.output_priors import OutputPrior
+
+
+class Batch(NamedTuple):
+    """Rows to learn from. ``weights`` are 0 for rows that only fill up a batch of fixed size."""
+
+    inputs: Array  # [rows, inputs]
+    targets: Array  # [rows, outputs]
+    weights: Array  # [rows]
+    num_visible: Array  # labels that are visible in all, not only in this batch
+
+
+class View(NamedTuple):
+    """What a loss term may look at. ``noised`` is empty for a method without input prior."""
+
+    network: Network
+    batch: Batch
+    features: Array  # of the clean rows
+    clean: dict[str, Any]  # what each head says at x, and
+    noised: dict[str, Any]  # at x~
+    key: Array
+
+    @classmethod
+    def look(cls, network: Network, batch: Batch, input_prior: InputPrior | None, *, key: Array) -> "View":
+        """Passes the clean and the noised rows through the network, in one pass of twice the rows."""
+        key_prior, key_terms = jax.random.split(key)
+        rows = batch.inputs
+        if input_prior is not None:
+            rows = jnp.concatenate([rows, input_prior(batch.inputs, key=key_prior)])
+        features = jax.vmap(network.trunk)(rows)
+        outputs = jax.vmap(network.read)(features)
+        split = len(batch.inputs)
+        clean = jax.tree.map(lambda leaf: leaf[:split], outputs)
+        noised = jax.tree.map(lambda leaf: leaf[split:], outputs) if input_prior is not None else {}
+        return cls(network, batch, features[:split], clean, noised, key_terms)
+
+
+Term = Callable[[View], Array]
+
+
+class Weighted(NamedTuple):
+    """A term and what it counts in the loss."""
+
+    weight: float | Array
+    term: Term
+
+
+Objective = Mapping[str, Weighted]
+
+
+def total(objective: Objective, view: View) -> tuple[Array, dict[str, Array]]:
+    """The loss and the value of every term by name, before its weight."""
+    weights = view.batch.weights
+    terms = {}
+    for name, (_, term) in objective.items():
+        value = term(view)
+        terms[name] = jnp.sum(weights * value) / jnp.sum(weights) if value.ndim else value
+    loss = sum((jnp.asarray(objective[name].weight) * value for name, value in terms.items()), jnp.zeros(()))
+    return loss, terms
+
+
+class NLL(eqx.Module):
+    """``-E_q[ln p(y | x, theta)]`` at the clean rows, the first term of Equations 2, 5 and 9.
+
+    ``exact`` uses the closed form; ``sampled`` draws one layer from the belief for each mini batch, shared by its
+    rows, as the released code did. They agree for a point estimate.
+    """
+
+    expectation: Literal["exact", "sampled"] = eqx.field(static=True, default="exact")
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        mean = view.clean["mean"]
+        if self.expectation == "sampled":
+            layer = view.network.heads["mean"].sample(key=view.key)  # type: ignore[attr-defined]
+            mean = jax.vmap(layer)(view.features)
+        return -mean.expected_log_prob(view.batch.targets, view.clean["noise"]).sum(-1)
+
+
+class WeightKL(eqx.Module):
+    """``KL(q(theta) || N(0, std^2)) / num_visible``: Bayes by Backprop's prior in weight space, for each label."""
+
+    std: float
+
+    def __call__(self, view: View) -> Array:
+        """One number for the network."""
+        return view.network.heads["mean"].kl(self.std) / view.batch.num_visible  # type: ignore[attr-defined]
+
+
+class MeanNCP(eqx.Module):
+    """``KL(N(mu_mu, sigma_mu^2) || q(mu(x~)))``: the NCP on the predicted mean, second term of Equation 5."""
+
+    prior: OutputPrior = OutputPrior()
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        return self.prior.divergence(view.batch.targets, view.noised["mean"]).sum(-1)
+
+
+class PredictiveNCP(eqx.Module):
+    """``KL(N(mu_y, sigma_y^2) || p(y | x~))``: the NCP on the whole prediction, second term of Equation 2.
+
+    The form for point estimates, where the prediction has noise but no belief over the mean.
+    """
+
+    prior: OutputPrior = OutputPrior()
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        mean: Normal = view.noised["mean"]
+        prediction = Normal(mean.mean, view.noised["noise"])
+        return self.prior.divergence(view.batch.targets, prediction).sum(-1)
+
+
+class NoiseNCP(eqx.Module):
+    """Pulls the noise at x~ towards ``std``: ``KL(N(m, std^2) || N(m, noise(x~)^2))`` for the same mean m.
+
+    Not in the paper; the released code has it for BBB+NCP on the toy data. Without it nothing says what the noise
+    should be off the data, and it may take the place of uncertainty there.
+    """
+
+    std: float
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        return Normal(0.0, self.std).kl(Normal(0.0, view.noised["noise"])).sum(-1)
+
+
+class NoisedNLL(eqx.Module):
+    """``-ln p(y | x~)``: the label of the clean row predicted at the noised one, as plain data augmentation.
+
+    Not in the paper's loss for the classifier (Equation 9); the released code adds it.
+    """
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        log_prob = view.noised["mean"].expected_log_prob(view.batch.targets, view.noised["noise"])
+        return -log_prob.sum(-1)
+
+
+class InDistribution(eqx.Module):
+    """``-ln Bernoulli(0 | pi(x))``: training rows are in distribution, second term of Equation 9."""
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        return -view.clean["ood"].log_prob(0).sum(-1)
+
+
+class OutOfDistribution(eqx.Module):
+    """``-ln Bernoulli(1 | pi(x~))``: noised rows are out of distribution, the NCP of Equation 9."""
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        return -view.noised["ood"].log_prob(1).sum(-1)

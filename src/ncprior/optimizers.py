@@ -1,0 +1,74 @@
+"""Adam as the released code used it: clipped, and with TensorFlow's place for epsilon.
+
+Any `optax.GradientTransformation` can be used in its stead. This one exists for two reasons. TensorFlow adds epsilon
+to the root of the *uncorrected* second moment ("epsilon hat" in Kingma and Ba, 2015), which Optax cannot express.
+And clipping by the global norm costs a sixth of a step of the paper's toy network when XLA reduces a gradient to a
+scalar in one go; summing it in columns first is several times faster.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+
+class AdamState(NamedTuple):
+    """Steps taken, and the running means of the gradients and of their squares."""
+
+    count: Array
+    first: Any
+    second: Any
+
+
+def sum_of_squares(x: Array) -> Array:
+    """``sum(x^2)``, by columns first where the array is large enough to gain from it."""
+    squares = x * x
+    for width in (1024, 1000, 800, 512, 400, 256):
+        if x.size >= 8 * width and x.size % width == 0:
+            # The barrier keeps XLA from merging the two sums into one slow one.
+            return jnp.sum(jax.lax.optimization_barrier(jnp.sum(squares.reshape(-1, width), axis=0)))
+    return jnp.sum(squares)
+
+
+def adam(
+    learning_rate: float | Array,
+    *,
+    clip: float | None = None,
+    epsilon_hat: bool = True,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    epsilon: float = 1e-8,
+) -> optax.GradientTransformation:
+    """Adam, with gradients clipped to the global norm ``clip`` if it is given.
+
+    ``epsilon_hat`` is TensorFlow's form, ``m / (sqrt(v) + epsilon)`` with the bias corrections in the learning rate;
+    without it the update is that of `optax.adam`.
+    """
+
+    def init(params: optax.Params) -> AdamState:
+        # Two separate trees of zeros: a buffer that stands twice in the state cannot be donated.
+        zeros = [jax.tree.map(jnp.zeros_like, params) for _ in range(2)]
+        return AdamState(jnp.zeros((), jnp.int32), *zeros)
+
+    def update(
+        grads: optax.Updates, state: optax.OptState, params: optax.Params | None = None
+    ) -> tuple[optax.Updates, optax.OptState]:
+        del params
+        assert isinstance(state, AdamState)
+        shrink: float | Array = 1.0
+        if clip is not None:
+            norm = jnp.sqrt(sum(sum_of_squares(leaf) for leaf in jax.tree.leaves(grads)))
+            shrink = jnp.minimum(1.0, clip / jnp.maximum(norm, 1e-30))
+        count = state.count + 1
+        steps = count.astype(jnp.float32)
+        root = jnp.sqrt(1 - b2**steps)
+        rate = learning_rate * root / (1 - b1**steps)
+        floor = epsilon if epsilon_hat else epsilon * root
+        first = jax.tree.map(lambda m, g: m + (1 - b1) * (shrink * g - m), state.first, grads)
+        second = jax.tree.map(lambda v, g: v + (1 - b2) * ((shrink * g) ** 2 - v), state.second, grads)
+        updates = jax.tree.map(lambda m, v: -rate * m / (jnp.sqrt(v) + floor), first, second)
+        return updates, AdamState(count, first, second)
+
+    return optax.GradientTransformation(init, update)  # type: ignore[arg-type]

@@ -1,0 +1,181 @@
+"""Training: one step, many steps in one compiled loop, many seeds at once.
+
+The labels that a learner can see are a buffer of row numbers of fixed size and a count. Shapes never change, so
+nothing compiles again as labels arrive. The count is the same for all seeds, which keeps them in step.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jax.sharding import Mesh, PartitionSpec
+
+from ncprior.methods import Method
+from ncprior.networks import Network
+from ncprior.objectives import Batch
+
+_CACHE_BYTES = 128 * 1024
+"""Seeds run one after the other if one's weights, moments and gradients take more than this.
+
+A network that fills a good part of a core's cache is faster alone, a small one together with the others: on two
+layers of 200 units one after the other wins by a third, on two of 50 all at once wins by as much."""
+
+
+class Rows(NamedTuple):
+    """The rows that labels are drawn from: inputs ``[rows, inputs]`` and targets ``[rows, outputs]``."""
+
+    inputs: Array
+    targets: Array
+
+
+class Learner(NamedTuple):
+    """One seed in training; many are the same with a leading axis on every field."""
+
+    params: Any  # the arrays of the network; see `combine`
+    optimizer: Any
+    key: Array
+    visible: Array  # numbers of the visible rows, of which only the first `count` mean anything
+    terms: dict[str, Array]  # mean of every loss term over the last stretch
+    failed: Array  # epoch in which the loss was first not finite, or -1
+    culprits: Array  # bits of the loss terms that were not finite then
+
+
+class Clock(NamedTuple):
+    """Where training stands: epochs done, visible labels. The same for all seeds."""
+
+    epoch: int | Array
+    count: int | Array
+
+
+class Trainer(NamedTuple):
+    """All that training needs to know besides the rows: a method, an optimiser and how mini batches are made."""
+
+    method: Method
+    optimizer: optax.GradientTransformation
+    batch_size: int
+    drop_remainder: bool = False
+
+    def static(self, inputs: int, outputs: int) -> Any:
+        """The part of the network that is not trained: structure, functions, constants."""
+        network = eqx.filter_jit(self.method.init)(inputs, outputs, key=jax.random.key(0))
+        return eqx.filter(network, eqx.is_inexact_array, inverse=True)
+
+    def buffer(self, labels: int) -> int:
+        """Size of the buffer of row numbers: room for these labels in whole mini batches."""
+        return -(-labels // self.batch_size) * self.batch_size
+
+    def start(self, rows: Rows, visible: Array, *, key: Array) -> Learner:
+        """A fresh learner that sees these rows."""
+        key_init, key_train = jax.random.split(key)
+        network = self.method.init(rows.inputs.shape[-1], rows.targets.shape[-1], key=key_init)
+        params = eqx.filter(network, eqx.is_inexact_array)
+        # Weak types would become strong ones in the first stretch, and the second would compile again.
+        params = jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), params)
+        return Learner(
+            params,
+            self.optimizer.init(params),
+            key_train,
+            visible,
+            {name: jnp.zeros(()) for name in self.method.objective},
+            jnp.array(-1, jnp.int32),
+            jnp.array(0, jnp.int32),
+        )
+
+    def train(self, learner: Learner, rows: Rows, static: Any, clock: Clock, epochs: int | Array) -> Learner:
+        """Trains for this many epochs on the visible rows, as one loop; every number but shapes may be traced."""
+        size = self.batch_size
+        steps = clock.count // size if self.drop_remainder else -(-clock.count // size)
+        names = list(self.method.objective)
+        position = jnp.arange(len(learner.visible))
+        in_use = position < clock.count
+
+        def loss(params: Any, batch: Batch, key: Array) -> tuple[Array, dict[str, Array]]:
+            return self.method.loss(combine(params, static), batch, key=key)
+
+        def step(epoch: Array, order: Array, key: Array, i: Array, state: tuple) -> tuple:
+            params, optimizer, sums, failed, culprits = state
+            chosen = jax.lax.dynamic_slice(order, (i * size,), (size,))
+            weights = jax.lax.dynamic_slice(in_use, (i * size,), (size,)).astype(jnp.float32)
+            batch = Batch(rows.inputs[chosen], rows.targets[chosen], weights, jnp.asarray(clock.count))
+            gradient = jax.grad(loss, has_aux=True)
+            grads, terms = gradient(params, batch, jax.random.fold_in(key, i))
+            updates, optimizer = self.optimizer.update(grads, optimizer, params)
+            params = optax.apply_updates(params, updates)
+            values = jnp.stack([terms[name] for name in names])
+            broken = ~jnp.isfinite(values)
+            first = jnp.any(broken) & (failed < 0)
+            bits = jnp.sum(jnp.where(broken, 2 ** jnp.arange(len(names)), 0))
+            failed, culprits = jnp.where(first, epoch, failed), jnp.where(first, bits, culprits)
+            return params, optimizer, sums + values, failed, culprits
+
+        def one_epoch(i: Array, state: tuple) -> tuple:
+            epoch = jnp.asarray(clock.epoch + i, jnp.int32)
+            key_order, key_steps = jax.random.split(jax.random.fold_in(learner.key, epoch))
+            # A random permutation of the visible rows: sort random numbers, those not in use last.
+            ticket = jax.random.bits(key_order, position.shape) >> 1
+            order = learner.visible[jnp.argsort(jnp.where(in_use, ticket, jnp.uint32(0xFFFFFFFF)))]
+            return jax.lax.fori_loop(0, steps, partial(step, epoch, order, key_steps), state)
+
+        state = (learner.params, learner.optimizer, jnp.zeros(len(names)), learner.failed, learner.culprits)
+        params, optimizer, sums, failed, culprits = jax.lax.fori_loop(0, epochs, one_epoch, state)
+        means = sums / jnp.maximum(steps * epochs, 1)
+        terms = {name: means[i] for i, name in enumerate(names)}
+        return learner._replace(
+            params=params, optimizer=optimizer, terms=terms, failed=failed, culprits=culprits
+        )
+
+
+def combine(params: Any, static: Any) -> Network:
+    """The network that these arrays and the rest of it make up."""
+    return eqx.combine(params, static)
+
+
+def explain_failure(method: Method, failed: int, culprits: int) -> str:
+    """One line on why a seed stopped."""
+    names = [name for i, name in enumerate(method.objective) if culprits >> i & 1]
+    return f"the loss was not finite in epoch {failed} (term {', '.join(names)})"
+
+
+def seed_keys(seeds: Sequence[int]) -> Array:
+    """One random key for each seed; a seed's key does not depend on the others."""
+    return jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32))
+
+
+def fits_together(params: Any) -> bool:
+    """Whether several seeds of this network are faster all at once than one after the other."""
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params))
+    return 4 * size <= _CACHE_BYTES
+
+
+def seed_mesh(seeds: int) -> Mesh:
+    """The devices that seeds are spread over: all of them, or as many as there are seeds."""
+    devices = jax.devices()[: max(1, seeds)]
+    return Mesh(np.array(devices), ("seeds",))
+
+
+def padded(seeds: Sequence[int], mesh: Mesh) -> list[int]:
+    """The seeds, the last one repeated until every device has the same number."""
+    missing = -len(seeds) % mesh.size
+    return [*seeds, *[seeds[-1]] * missing]
+
+
+def over_seeds(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
+    """Spreads a function of many learners and of shared values over the devices, learners first.
+
+    The function gets the learners of one device, and must give arrays with one entry for each learner.
+    """
+
+    def call(learners: Any, *shared: Any) -> Any:
+        each, same = PartitionSpec("seeds"), PartitionSpec()
+        specs = (each, *[same] * len(shared))
+        return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=each, check_vma=False)(
+            learners, *shared
+        )
+
+    return call
