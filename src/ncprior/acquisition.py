@@ -26,7 +26,7 @@ def information_gain(prediction: Predictive) -> Array:
 
     The Gaussian form of Equation 6 (MacKay, 1992): high where the model is uncertain and the label is not noisy.
     """
-    return _gain(prediction.uncertainty**2, prediction.noise)  # type: ignore[attr-defined]
+    return _gain(prediction.uncertainty**2, prediction.noise)
 
 
 def ood_information_gain(prediction: Predictive) -> Array:
@@ -42,12 +42,12 @@ def ood_probability(prediction: Predictive) -> Array:
     """The probability that a row is out of distribution, of the models that predict one."""
     if isinstance(prediction, MixturePrediction):
         return prediction.weights[..., 1].mean(-1)
-    return prediction.uncertainty.mean(-1)  # type: ignore[attr-defined]
+    return prediction.uncertainty.mean(-1)
 
 
 def uncertainty(prediction: Predictive) -> Array:
     """``ln uncertainty``: pure uncertainty, whatever the noise; its softmax is free of the target's unit."""
-    return jnp.log(prediction.uncertainty + _EPSILON).mean(-1)  # type: ignore[attr-defined]
+    return jnp.log(prediction.uncertainty + _EPSILON).mean(-1)
 
 
 def predictive_variance(prediction: Predictive) -> Array:

@@ -113,8 +113,13 @@ class Simulation:
         self.mesh = seed_mesh(len(self.seeds))
         self.static = trainer.static(data.train_inputs.shape[1], data.train_targets.shape[1])
         everywhere = NamedSharding(self.mesh, PartitionSpec())
-        self._train = jax.device_put(Rows(data.train_inputs, data.train_targets), everywhere)
-        self._test = jax.device_put(Rows(data.test_inputs, data.test_targets), everywhere)
+        self._train, self._test = (
+            Rows(jax.device_put(inputs, everywhere), jax.device_put(targets, everywhere))
+            for inputs, targets in (
+                (data.train_inputs, data.train_targets),
+                (data.test_inputs, data.test_targets),
+            )
+        )
         self._stretch = jax.jit(over_seeds(self._run_stretch, self.mesh), donate_argnums=0)
 
     def start(self) -> Snapshot:
@@ -146,12 +151,12 @@ class Simulation:
         A snapshot's arrays are given back to the program by the next stretch: copy what must last.
         """
         schedule = self.schedule
-        (epoch, count), learners = snapshot or self.start()
+        (epoch, labels), learners = snapshot or self.start()
         while epoch < schedule.epochs:
             after = int(epoch) + schedule.evaluate_every
             select = after % schedule.select_every == 0 and after < schedule.epochs
             # Arrays rather than Python numbers, whose every new value would be traced as a new type or constant.
-            clock = Clock(np.int32(epoch), np.int32(count))
+            clock = Clock(*np.asarray([epoch, labels], np.int32))
             learners, values = self._stretch(
                 learners, self._train, self._test, clock, np.int32(schedule.evaluate_every), np.bool_(select)
             )
@@ -161,9 +166,9 @@ class Simulation:
                 name: np.where(alive, np.asarray(value, np.float64)[: len(self.seeds)], np.nan)
                 for name, value in values.items()
             }
-            evaluation = Evaluation(after, int(count), numbers)
-            epoch, count = after, int(count) + schedule.select * select
-            yield Snapshot(Clock(epoch, count), learners), evaluation
+            evaluation = Evaluation(after, int(labels), numbers)
+            epoch, labels = after, int(labels) + schedule.select * select
+            yield Snapshot(Clock(epoch, labels), learners), evaluation
 
     def predict(self, learners: Learner, inputs: np.ndarray) -> Predictive:
         """Every seed's prediction for these inputs, shape ``[seeds, rows, outputs]``, in units of the target."""
@@ -195,11 +200,9 @@ class Simulation:
 
         return jax.lax.map(finish, learners)
 
-    def _evaluate(
-        self, network: Network, learner: Learner, train: Rows, test: Rows, clock: Clock
-    ) -> dict[str, Array]:
+    def _evaluate(self, network: Network, learner: Learner, train: Rows, test: Rows, clock: Clock) -> dict[str, Array]:
         """Every metric on the visible and on the test rows, in units of the target, and every loss term."""
-        in_use = (jnp.arange(len(learner.visible)) < clock.count).astype(jnp.float32)
+        in_use = (jnp.arange(len(learner.visible)) < clock.labels).astype(jnp.float32)
         visible = jax.tree.map(lambda leaf: leaf[learner.visible], train)
         weights = jnp.ones(len(test.inputs))
         if self.evaluate_unseen:
@@ -218,10 +221,10 @@ class Simulation:
         """The learner with newly drawn labels at the end of its buffer."""
         method: Method = self.trainer.method
         prediction = predict_in_blocks(partial(method, network), train.inputs)
-        key = jax.random.fold_in(learner.key, -jnp.asarray(clock.count))
+        key = jax.random.fold_in(learner.key, -jnp.asarray(clock.labels))
         seen = self._seen(learner, train, clock)
         drawn = method.acquisition(prediction, seen, self.schedule.select, key=key)
-        visible = jax.lax.dynamic_update_slice(learner.visible, drawn.astype(jnp.int32), (clock.count,))
+        visible = jax.lax.dynamic_update_slice(learner.visible, drawn.astype(jnp.int32), (clock.labels,))
         return learner._replace(visible=visible)
 
     def _predict(self, network: Network, inputs: Array) -> Predictive:
@@ -230,14 +233,14 @@ class Simulation:
 
     def _seen(self, learner: Learner, train: Rows, clock: Clock) -> Array:
         rows = len(train.inputs)
-        in_use = jnp.arange(len(learner.visible)) < clock.count
+        in_use = jnp.arange(len(learner.visible)) < clock.labels
         # Places that are not in use point behind the last row, where writes are dropped.
         marks = jnp.where(in_use, learner.visible, rows)
         return jnp.zeros(rows, bool).at[marks].set(True, mode="drop")
 
 
 def predict_in_blocks(predict: Callable[[Array], Any], inputs: Array, block: int = _BLOCK) -> Any:
-    """``predict(inputs)``, a block of rows at a time: several times faster than all rows at once when there are many."""
+    """``predict(inputs)``, a block of rows at a time: several times faster than many rows at once."""
     rows = len(inputs)
     if rows <= block:
         return predict(inputs)

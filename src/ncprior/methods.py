@@ -1,7 +1,7 @@
 """The methods as rows of one table: which heads, which loss terms, how to predict, how to pick labels."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -51,7 +51,7 @@ class Method:
     init: Callable[..., Network]
     objective: Objective
     predict: Callable[[dict[str, Any]], Predictive]
-    acquisition: Acquisition = Acquisition()
+    acquisition: Acquisition = field(default_factory=Acquisition)
     input_prior: InputPrior | None = None
 
     def loss(self, network: Network, batch: Batch, *, key: Array) -> tuple[Array, dict[str, Array]]:
@@ -68,9 +68,10 @@ def methods(settings: Settings = PAPER) -> dict[str, Method]:
     s = settings
     noise = (Gaussian if s.input_noise == "gaussian" else Uniform)(s.input_noise_std)
     prior = OutputPrior(s.output_std, s.output_centre, s.direction)
-    gain = {"exponent": s.gain_exponent, "temperature": s.temperature, "draw": s.draw}
-    proxy = Acquisition(SCORES[s.det_score], **{**gain, "exponent": 1.0})
     mixture = s.odc_prediction == "mixture"
+    by_gain = Acquisition(information_gain, s.gain_exponent, s.temperature, s.draw)
+    by_ood = replace(by_gain, score=ood_information_gain) if mixture else by_gain
+    by_proxy = replace(by_gain, score=SCORES[s.det_score], exponent=1.0)
     nll = Weighted(1.0, NLL(s.expectation))
     weight_kl = WeightKL(s.weight_prior_std)
 
@@ -90,21 +91,16 @@ def methods(settings: Settings = PAPER) -> dict[str, Method]:
     if s.odc_noised_nll:
         odc_ncp["noised_nll"] = Weighted(1.0, NoisedNLL())
     odc_predict = (lambda o: predict_mixture(o, prior)) if mixture else predict_blend
-    odc_gain = Acquisition(ood_information_gain if mixture else information_gain, **gain)
 
-    bayes = {"belief": True}
+    point, bayes, classifier = make_init(s), make_init(s, belief=True), make_init(s, ood=True)
     table = [
-        # name,     heads,         objective, prediction,       acquisition,         input prior
-        ("det", {}, det, predict_normal, proxy, None),
-        ("det+ncp", {}, det_ncp, predict_normal, proxy, noise),
-        ("bbb", bayes, bbb, predict_normal, Acquisition(information_gain, **gain), None),
-        ("bbb+ncp", bayes, bbb_ncp, predict_normal, Acquisition(information_gain, **gain), noise),
-        ("odc+ncp", {"ood": True}, odc_ncp, odc_predict, odc_gain, noise),
+        Method("det", point, det, predict_normal, by_proxy),
+        Method("det+ncp", point, det_ncp, predict_normal, by_proxy, noise),
+        Method("bbb", bayes, bbb, predict_normal, by_gain),
+        Method("bbb+ncp", bayes, bbb_ncp, predict_normal, by_gain, noise),
+        Method("odc+ncp", classifier, odc_ncp, odc_predict, by_ood, noise),
     ]
-    return {
-        name: Method(name, make_init(s, **heads), objective, predict, acquisition, input_prior)
-        for name, heads, objective, predict, acquisition, input_prior in table
-    }
+    return {method.name: method for method in table}
 
 
 def make_init(settings: Settings, *, belief: bool = False, ood: bool = False) -> Callable[..., Network]:
@@ -116,9 +112,7 @@ def make_init(settings: Settings, *, belief: bool = False, ood: bool = False) ->
         size = s.hidden[-1] if s.hidden else inputs
         heads: Heads = {"noise": Noise.init(size, outputs, floor=s.noise_floor, key=keys[2])}
         if belief:
-            heads["mean"] = BayesianMean.init(
-                size, outputs, std=s.belief_std, bias_belief=s.bias_belief, key=keys[1]
-            )
+            heads["mean"] = BayesianMean.init(size, outputs, std=s.belief_std, bias_belief=s.bias_belief, key=keys[1])
         else:
             heads["mean"] = PointMean.init(size, outputs, key=keys[1])
         if ood:

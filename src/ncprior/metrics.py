@@ -20,7 +20,7 @@ _LEVELS = jnp.arange(1, 20) / 20
 
 def rmse(prediction: Predictive, y: Array, weights: Array | None = None) -> Array:
     """Root mean squared error of the predicted mean."""
-    error = y - prediction.mean  # type: ignore[attr-defined]
+    error = y - prediction.mean
     return jnp.sqrt(_average(jnp.sum(error**2, axis=-1), weights))
 
 
@@ -37,16 +37,12 @@ def crps(prediction: Predictive, y: Array, weights: Array | None = None) -> Arra
     mix, normal = prediction.components()
     mean, std = jnp.asarray(normal.mean), jnp.asarray(normal.std)
     to_truth = jnp.sum(mix * _mean_absolute(y[..., None] - mean, std), axis=-1)
-    between = _mean_absolute(
-        mean[..., :, None] - mean[..., None, :], jnp.hypot(std[..., :, None], std[..., None, :])
-    )
+    between = _mean_absolute(mean[..., :, None] - mean[..., None, :], jnp.hypot(std[..., :, None], std[..., None, :]))
     among = jnp.sum(mix[..., :, None] * mix[..., None, :] * between, axis=(-2, -1))
     return _average(jnp.sum(to_truth - 0.5 * among, axis=-1), weights)
 
 
-def coverage(
-    prediction: Predictive, y: Array, weights: Array | None = None, *, level: float | Array = 0.9
-) -> Array:
+def coverage(prediction: Predictive, y: Array, weights: Array | None = None, *, level: float | Array = 0.9) -> Array:
     """The share of rows inside their central interval of probability ``level``; best equal to ``level``."""
     return _average(jnp.mean(_centrality(prediction, y) <= level, axis=-1), weights)
 

@@ -17,7 +17,7 @@ from jax import Array
 class AdamState(NamedTuple):
     """Steps taken, and the running means of the gradients and of their squares."""
 
-    count: Array
+    steps: Array
     first: Any
     second: Any
 
@@ -61,14 +61,14 @@ def adam(
         if clip is not None:
             norm = jnp.sqrt(sum(sum_of_squares(leaf) for leaf in jax.tree.leaves(grads)))
             shrink = jnp.minimum(1.0, clip / jnp.maximum(norm, 1e-30))
-        count = state.count + 1
-        steps = count.astype(jnp.float32)
-        root = jnp.sqrt(1 - b2**steps)
-        rate = learning_rate * root / (1 - b1**steps)
+        steps = state.steps + 1
+        time = steps.astype(jnp.float32)
+        root = jnp.sqrt(1 - b2**time)
+        rate = learning_rate * root / (1 - b1**time)
         floor = epsilon if epsilon_hat else epsilon * root
         first = jax.tree.map(lambda m, g: m + (1 - b1) * (shrink * g - m), state.first, grads)
         second = jax.tree.map(lambda v, g: v + (1 - b2) * ((shrink * g) ** 2 - v), state.second, grads)
         updates = jax.tree.map(lambda m, v: -rate * m / (jnp.sqrt(v) + floor), first, second)
-        return updates, AdamState(count, first, second)
+        return updates, AdamState(steps, first, second)
 
-    return optax.GradientTransformation(init, update)  # type: ignore[arg-type]
+    return optax.GradientTransformation(init, update)

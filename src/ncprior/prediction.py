@@ -5,6 +5,7 @@ networks. Every prediction is a mixture of normals, most often of one.
 """
 
 import abc
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -23,6 +24,13 @@ class Predictive(eqx.Module):
     variance of the prediction. All three, and ``mean``, have the unit of the target.
     """
 
+    if TYPE_CHECKING:  # which would take abstract fields for arguments of __init__
+        mean = noise = uncertainty = property(lambda _: jnp.zeros(()))
+    else:
+        mean: eqx.AbstractVar[Array]
+        noise: eqx.AbstractVar[Array]
+        uncertainty: eqx.AbstractVar[Array]
+
     @abc.abstractmethod
     def components(self) -> tuple[Array, Normal]:
         """Weights and normals of the mixture, the components on a new last axis."""
@@ -34,7 +42,7 @@ class Predictive(eqx.Module):
     @property
     def std(self) -> Array:
         """Standard deviation of the prediction, uncertainty and noise together."""
-        return jnp.hypot(self.noise, self.uncertainty)  # type: ignore[attr-defined]
+        return jnp.hypot(self.noise, self.uncertainty)
 
     def log_prob(self, y: ArrayLike) -> Array:
         """``ln p(y | x)``, in nats per unit of the target."""
@@ -49,7 +57,7 @@ class Predictive(eqx.Module):
     def quantile(self, probability: float) -> Array:
         """The value that ``Y`` stays below with this probability."""
         weights, normal = self.components()
-        ends = normal.mean + normal.std * jax.scipy.stats.norm.ppf(probability)
+        ends = jnp.asarray(normal.mean + normal.std * jax.scipy.stats.norm.ppf(probability))
         if weights.shape[-1] == 1:
             return ends[..., 0]
 
@@ -86,7 +94,8 @@ class Prediction(Predictive):
 
     def rescale(self, scale: ArrayLike, shift: ArrayLike = 0.0) -> "Prediction":
         """The prediction of ``shift + scale * y``."""
-        return Prediction(shift + scale * self.mean, scale * self.noise, scale * self.uncertainty)
+        scale = jnp.asarray(scale)
+        return Prediction(jnp.asarray(shift + scale * self.mean), scale * self.noise, scale * self.uncertainty)
 
 
 class MixturePrediction(Predictive):
@@ -126,5 +135,5 @@ class MixturePrediction(Predictive):
 
 def gather(prediction: Predictive) -> Prediction:
     """The prediction as plain NumPy arrays of mean, noise and uncertainty: what figures and tables show."""
-    fields = (prediction.mean, prediction.noise, prediction.uncertainty)  # type: ignore[attr-defined]
+    fields = (prediction.mean, prediction.noise, prediction.uncertainty)
     return Prediction(*(np.asarray(field) for field in fields))  # type: ignore[arg-type]

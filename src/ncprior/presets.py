@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ncprior.acquisition import Draw
+from ncprior.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,25 @@ class Settings:
     """Adam's epsilon as in TensorFlow rather than as in Kingma and Ba's Algorithm 1."""
     drop_remainder: bool = False
     """Whether an epoch leaves out the rows that do not fill a mini batch."""
+
+    def __post_init__(self) -> None:
+        positive = [
+            "learning_rate",
+            "batch_size",
+            "belief_std",
+            "weight_prior_std",
+            "output_std",
+            "temperature",
+        ]
+        positive += [name for name in ("noise_prior_std", "clip") if getattr(self, name) is not None]
+        for name in positive:
+            if not getattr(self, name) > 0:
+                raise UserError(f"{name} must be above 0, got {getattr(self, name)}")
+        for name in ("noise_floor", "weight_kl", "ncp_weight_kl", "input_noise_std", "gamma"):
+            if not getattr(self, name) >= 0:
+                raise UserError(f"{name} must not be negative, got {getattr(self, name)}")
+        if not self.hidden or min(self.hidden) < 1:
+            raise UserError(f"hidden must name at least one layer of at least one unit, got {self.hidden}")
 
 
 PAPER = Settings()

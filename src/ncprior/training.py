@@ -1,7 +1,7 @@
 """Training: one step, many steps in one compiled loop, many seeds at once.
 
-The labels that a learner can see are a buffer of row numbers of fixed size and a count. Shapes never change, so
-nothing compiles again as labels arrive. The count is the same for all seeds, which keeps them in step.
+The labels that a learner can see are a buffer of row numbers of fixed size and their number. Shapes never change, so
+nothing compiles again as labels arrive. The number is the same for all seeds, which keeps them in step.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ class Learner(NamedTuple):
     params: Any  # the arrays of the network; see `combine`
     optimizer: Any
     key: Array
-    visible: Array  # numbers of the visible rows, of which only the first `count` mean anything
+    visible: Array  # numbers of the visible rows, of which only the first `Clock.labels` mean anything
     terms: dict[str, Array]  # mean of every loss term over the last stretch
     failed: Array  # epoch in which the loss was first not finite, or -1
     culprits: Array  # bits of the loss terms that were not finite then
@@ -50,7 +50,7 @@ class Clock(NamedTuple):
     """Where training stands: epochs done, visible labels. The same for all seeds."""
 
     epoch: int | Array
-    count: int | Array
+    labels: int | Array
 
 
 class Trainer(NamedTuple):
@@ -90,10 +90,10 @@ class Trainer(NamedTuple):
     def train(self, learner: Learner, rows: Rows, static: Any, clock: Clock, epochs: int | Array) -> Learner:
         """Trains for this many epochs on the visible rows, as one loop; every number but shapes may be traced."""
         size = self.batch_size
-        steps = clock.count // size if self.drop_remainder else -(-clock.count // size)
+        steps = clock.labels // size if self.drop_remainder else -(-clock.labels // size)
         names = list(self.method.objective)
         position = jnp.arange(len(learner.visible))
-        in_use = position < clock.count
+        in_use = position < clock.labels
 
         def loss(params: Any, batch: Batch, key: Array) -> tuple[Array, dict[str, Array]]:
             return self.method.loss(combine(params, static), batch, key=key)
@@ -102,7 +102,7 @@ class Trainer(NamedTuple):
             params, optimizer, sums, failed, culprits = state
             chosen = jax.lax.dynamic_slice(order, (i * size,), (size,))
             weights = jax.lax.dynamic_slice(in_use, (i * size,), (size,)).astype(jnp.float32)
-            batch = Batch(rows.inputs[chosen], rows.targets[chosen], weights, jnp.asarray(clock.count))
+            batch = Batch(rows.inputs[chosen], rows.targets[chosen], weights, jnp.asarray(clock.labels))
             gradient = jax.grad(loss, has_aux=True)
             grads, terms = gradient(params, batch, jax.random.fold_in(key, i))
             updates, optimizer = self.optimizer.update(grads, optimizer, params)
@@ -126,9 +126,7 @@ class Trainer(NamedTuple):
         params, optimizer, sums, failed, culprits = jax.lax.fori_loop(0, epochs, one_epoch, state)
         means = sums / jnp.maximum(steps * epochs, 1)
         terms = {name: means[i] for i, name in enumerate(names)}
-        return learner._replace(
-            params=params, optimizer=optimizer, terms=terms, failed=failed, culprits=culprits
-        )
+        return learner._replace(params=params, optimizer=optimizer, terms=terms, failed=failed, culprits=culprits)
 
 
 def combine(params: Any, static: Any) -> Network:
@@ -144,7 +142,7 @@ def explain_failure(method: Method, failed: int, culprits: int) -> str:
 
 def seed_keys(seeds: Sequence[int]) -> Array:
     """One random key for each seed; a seed's key does not depend on the others."""
-    return jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32))
+    return jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
 
 
 def fits_together(params: Any) -> bool:
@@ -174,8 +172,6 @@ def over_seeds(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
     def call(learners: Any, *shared: Any) -> Any:
         each, same = PartitionSpec("seeds"), PartitionSpec()
         specs = (each, *[same] * len(shared))
-        return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=each, check_vma=False)(
-            learners, *shared
-        )
+        return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=each, check_vma=False)(learners, *shared)
 
     return call

@@ -5,9 +5,11 @@ files, or from four NumPy files that are already split. A flight is used when it
 are there and the table of planes knows the year in which its plane was made; all others are dropped.
 """
 
+import csv
 import importlib.util
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
-from pyarrow import csv
 
 from ncprior.data.dataset import Dataset, standardised
 from ncprior.errors import UserError
@@ -242,7 +244,7 @@ def _read(file: Path, columns: Mapping[str, str], *, cut_short: bool = False) ->
                         raise UserError(f"{file}: column {theirs} has {beyond[0]:g}; mend or drop that row")
                 block[ours] = column
             yield block
-    except (pa.ArrowException, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (pa.ArrowException, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         kind = "Parquet" if parquet else "CSV"
         raise UserError(f"{file}: not a {kind} file, or damaged ({_line(error)}); get it anew") from error
 
@@ -250,35 +252,36 @@ def _read(file: Path, columns: Mapping[str, str], *, cut_short: bool = False) ->
 def _csv(file: Path, types: Mapping[str, pa.DataType], cut_short: bool) -> Iterator[pa.RecordBatch]:
     """Blocks of a CSV file, read as a stream."""
     with _opened(file) as stream:
-        head = pa.BufferReader(stream.read(1 << 20))
-    # The head may end within a row, hence the skipping; only the names matter.
-    skip = csv.ParseOptions(invalid_row_handler=lambda _: "skip")
-    names = csv.read_csv(head, parse_options=skip).column_names
+        header = re.split(rb"[\r\n]", stream.read(1 << 16), maxsplit=1)[0]
+    names = next(csv.reader([header.decode("utf-8-sig", "replace")]), [])
     _require(file, names, types)
-    parsing = csv.ParseOptions(
-        invalid_row_handler=lambda row: (
-            "skip" if cut_short and row.actual_columns < row.expected_columns else "error"
-        )
-    )
-    conversion = csv.ConvertOptions(
+    reading = pa_csv.ReadOptions(block_size=1 << 24, column_names=names, skip_rows=1)
+    parsing = pa_csv.ParseOptions()
+    if cut_short:
+        # The handler is shown rows as text, which every byte is in Latin-1.
+        reading.encoding = "latin-1"
+        parsing.invalid_row_handler = lambda row: "skip" if row.actual_columns < row.expected_columns else "error"
+    conversion = pa_csv.ConvertOptions(
         column_types=types, include_columns=list(types), null_values=_MISSING, strings_can_be_null=True
     )
-    reading = csv.ReadOptions(block_size=1 << 24)
-    with _opened(file) as stream, csv.open_csv(stream, reading, parsing, conversion) as blocks:
-        try:
+    try:
+        with _opened(file) as stream, pa_csv.open_csv(stream, reading, parsing, conversion) as blocks:
             yield from blocks
-        except pa.ArrowInvalid as error:
-            # Arrow counts columns from 0; a user knows them by name.
-            what = re.sub(r"In CSV column #(\d+)", lambda at: f"column {names[int(at[1])]}", _line(error))
-            raise UserError(f"{file}: {what}; mend or drop that row (missing is NA or empty)") from error
+    except pa.ArrowInvalid as error:
+        # Arrow counts columns from 0; a user knows them by name.
+        what = re.sub(r"In CSV column #(\d+)", lambda at: f"column {names[int(at[1])]}", _line(error))
+        raise UserError(f"{file}: {what}; mend or drop that row (missing is NA or empty)") from error
 
 
 @contextmanager
 def _opened(file: Path) -> Iterator[Any]:
     """The bytes of a file, decompressed; of a zip archive, its first file's."""
     if file.suffix.lower() == ".zip":
-        with zipfile.ZipFile(file) as archive, archive.open(archive.namelist()[0]) as stream:
-            yield stream
+        with zipfile.ZipFile(file) as archive:
+            if not archive.namelist():
+                raise zipfile.BadZipFile("nothing inside")
+            with archive.open(archive.namelist()[0]) as stream:
+                yield stream
     else:
         with pa.input_stream(str(file), compression="detect") as stream:
             yield stream
@@ -307,7 +310,8 @@ def _parquet(file: Path, types: Mapping[str, pa.DataType]) -> Iterator[dict[str,
 def _require(file: Path, names: Sequence[str], wanted: Mapping[str, Any]) -> None:
     """Raise if a column is missing. Upper and lower case matter."""
     if missing := [name for name in wanted if name not in names]:
-        raise UserError(f"{file}: no column {', '.join(missing)}; the columns read are {', '.join(wanted)}")
+        columns = ", ".join(missing)
+        raise UserError(f"{file}: no column {columns}; check that it is the right file (case matters)")
 
 
 def _npy(prefixes: Sequence[str | Path]) -> Dataset:
@@ -323,7 +327,9 @@ def _npy(prefixes: Sequence[str | Path]) -> Dataset:
             shapes = f"inputs have shape {inputs.shape} and targets {targets.shape}"
             raise UserError(f"{part}-*.npy: {shapes}; save [rows, inputs] and [rows] or [rows, 1]")
         if inputs.shape[1:] != width:
-            raise UserError(f"{part}-inputs.npy: {inputs.shape[1]} columns, but {width[0]} in training")
+            raise UserError(
+                f"{part}-inputs.npy: {inputs.shape[1]} columns, not {width[0]} as in training; save the same"
+            )
         arrays += [inputs, targets.reshape(-1, 1)]
     return standardised(*arrays, target_unit="minutes")
 

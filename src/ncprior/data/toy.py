@@ -18,7 +18,7 @@ def load() -> Dataset:
     NumPy's legacy generator with seed 0, as in the released code.
     """
     inputs = np.linspace(-1, 1, 1000)
-    noise = np.random.RandomState(0).normal(0, 0.2 * (inputs + 1))  # noqa: NPY002
+    noise = np.random.RandomState(0).normal(0, 0.2 * (inputs + 1))
     targets = 0.5 * np.sin(25 * inputs) + 0.5 * inputs + noise
     rows = [values.astype(np.float32)[:, None] for values in (inputs, targets)]
     return Dataset(rows[0][_BANDS], rows[1][_BANDS], rows[0][~_BANDS], rows[1][~_BANDS])

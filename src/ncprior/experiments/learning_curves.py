@@ -133,9 +133,10 @@ def _run_method(
     finish: Callable[[Simulation, Learner, str], None],
 ) -> None:
     schedule, seeds = simulation.schedule, simulation.seeds
-    snapshot, columns, seconds = _resume(name, simulation, records)
+    begin, columns, seconds = _resume(name, simulation, records)
     started = time.monotonic() - seconds
-    for snapshot, evaluation in simulation.run(snapshot):
+    snapshot = begin
+    for snapshot, evaluation in simulation.run(begin):
         columns = _append(columns, seeds, evaluation)
         failed = _failed(simulation, snapshot.learners)
         show(
@@ -156,12 +157,12 @@ def _run_method(
             records.write_tree(
                 f"checkpoints/{name}.safetensors",
                 learners,
-                clock=[int(clock.epoch), int(clock.count)],
+                clock=[int(clock.epoch), int(clock.labels)],
                 seconds=time.monotonic() - started,
             )
-    assert snapshot is not None
+    assert snapshot is not None, "a run has at least one stretch, or a checkpoint"
     learners = snapshot.learners
-    visible = np.asarray(learners.visible)[: len(seeds), : int(snapshot.clock.count)]
+    visible = np.asarray(learners.visible)[: len(seeds), : int(snapshot.clock.labels)]
     records.write_table(
         f"labels/{name}.parquet",
         {
@@ -196,9 +197,7 @@ def _resume(
     return Snapshot(clock, learners), {key: value[kept] for key, value in columns.items()}, notes["seconds"]
 
 
-def _append(
-    columns: dict[str, np.ndarray], seeds: Sequence[int], evaluation: Evaluation
-) -> dict[str, np.ndarray]:
+def _append(columns: dict[str, np.ndarray], seeds: Sequence[int], evaluation: Evaluation) -> dict[str, np.ndarray]:
     new = {
         "seed": np.asarray(seeds),
         "epoch": np.full(len(seeds), evaluation.epoch),

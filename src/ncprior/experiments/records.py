@@ -13,6 +13,7 @@ is written beside its place and then moved there, so that one that exists is who
     figures/, report.html           drawn from all of the above
 """
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -100,16 +102,18 @@ class Records:
             raise UserError(f"cannot write {target}: {reason}; what was written before is kept") from error
         finally:
             # Also on Ctrl-C. Where even this fails, the folder itself is gone or read-only.
-            try:
+            with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
-            except OSError:
-                pass
         return target
+
+    def write_bytes(self, name: str, content: bytes) -> Path:
+        """Writes these bytes."""
+        return self.write(name, lambda path: path.write_bytes(content))
 
     def write_json(self, name: str, content: Any) -> None:
         """Writes JSON; numbers that are not finite become null, as JSON has no others."""
         text = json.dumps(_plain(content), indent=2, allow_nan=False)
-        self.write(name, lambda path: path.write_text(text + "\n", encoding="utf-8"))
+        self.write_bytes(name, f"{text}\n".encode())
 
     def read_json(self, name: str) -> Any:
         """Reads JSON."""
@@ -151,7 +155,7 @@ class Records:
             if key not in arrays or arrays[key].shape != _bare(leaf).shape:
                 raise UserError(f"{path} is not of this run: {key} is missing or has another shape")
             keys = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            leaves.append(jax.random.wrap_key_data(arrays[key]) if keys else arrays[key])
+            leaves.append(jax.random.wrap_key_data(jnp.asarray(arrays[key])) if keys else arrays[key])
         return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
     def read_notes(self, name: str) -> dict[str, Any]:
@@ -185,7 +189,11 @@ def summary(values: Sequence[float] | np.ndarray) -> dict[str, float]:
     finished = finished[~np.isnan(finished)]
     if not len(finished):
         return {"mean": float("nan"), "std": float("nan"), "median": float("nan")}
-    return {"mean": float(finished.mean()), "std": float(finished.std()), "median": float(np.median(finished))}
+    return {
+        "mean": float(finished.mean()),
+        "std": float(finished.std()),
+        "median": float(np.median(finished)),
+    }
 
 
 def _leaves(tree: Any) -> list[tuple[str, Any]]:

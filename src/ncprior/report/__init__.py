@@ -1,0 +1,1 @@
+"""Figures and report pages, drawn from records alone."""

@@ -1,0 +1,157 @@
+"""The figures of the active learning experiments, each in two steps: collect plain values, then draw them."""
+
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from ncprior.experiments.records import Records
+from ncprior.methods import TITLES
+from ncprior.report.style import GAIN, LINES, NOISE, UNCERTAINTY, new_figure, style
+
+_PANELS = {
+    "train_rmse": "Train RMSE",
+    "train_nlpd": "Train NLPD",
+    "test_rmse": "Test RMSE",
+    "test_nlpd": "Test NLPD",
+}
+
+
+class Curve(NamedTuple):
+    """A metric against the number of visible labels: mean and standard deviation over the seeds."""
+
+    labels: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+
+
+def collect_learning_curves(records: Records) -> dict[str, dict[str, Curve]]:
+    """Curves by metric and method, from the last evaluation at every number of labels."""
+    curves: dict[str, dict[str, Curve]] = {metric: {} for metric in _PANELS}
+    for name in records.config["methods"]:
+        columns = records.read_table(f"metrics/{name}.parquet")
+        labels = np.unique(columns["labels"])
+        last = [columns["epoch"][columns["labels"] == count].max() for count in labels]
+        for metric in _PANELS:
+            values = [_finite(columns[metric][columns["epoch"] == epoch]) for epoch in last]
+            curves[metric][name] = Curve(
+                labels,
+                np.array([value.mean() if len(value) else np.nan for value in values]),
+                np.array([value.std() if len(value) else np.nan for value in values]),
+            )
+    return curves
+
+
+def draw_learning_curves(curves: dict[str, dict[str, Curve]], unit: str = "") -> Figure:
+    """Train and test RMSE and NLPD against the number of labels, as in Figures 3 and 4 of the paper.
+
+    The vertical axes show the methods that stay near the best one; a method that leaves them is named, with its
+    final value, at the top.
+    """
+    with style():
+        figure = new_figure(7.2, 2.3)
+        axes = figure.subplots(1, 4)
+        for axis, (metric, title) in zip(axes, _PANELS.items(), strict=True):
+            of = f" ({unit})" if unit and metric.endswith("rmse") else ""
+            axis.set(title=title + of, xlabel="Visible labels")
+            low, high = _limits(curves[metric])
+            gone = []
+            for name, (labels, mean, std) in curves[metric].items():
+                colour, dash = LINES[name]
+                axis.plot(labels, mean, dash, color=colour)
+                axis.fill_between(labels, mean - std, mean + std, color=colour, alpha=0.18, linewidth=0)
+                if mean[-1] > high:
+                    gone.append(f"{TITLES[name]} ends at {_short(mean[-1])} ↑")
+            axis.set_ylim(low, high)
+            axis.text(0.98, 0.98, "\n".join(gone), transform=axis.transAxes, ha="right", va="top", fontsize=6)
+        handles = [
+            Line2D([], [], color=LINES[name].colour, linestyle=LINES[name].dash, label=TITLES[name])
+            for name in curves["test_rmse"]
+        ]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+        return figure
+
+
+class Belief(NamedTuple):
+    """What one seed of a method predicts over the inputs, and what it has seen."""
+
+    x: np.ndarray
+    mean: np.ndarray
+    noise: np.ndarray
+    uncertainty: np.ndarray
+    score: np.ndarray
+    visible: tuple[np.ndarray, np.ndarray]
+    hidden: tuple[np.ndarray, np.ndarray]
+
+
+def collect_beliefs(records: Records, seed: int = 0) -> dict[str, Belief]:
+    """The predictions of one seed of every method, in the order of Figure 1."""
+    data = records.read_table("data.parquet")
+    beliefs = {}
+    for name in [name for name in ("det", "det+ncp", "bbb", "odc+ncp", "bbb+ncp") if name in records.config["methods"]]:
+        curve = records.read_table(f"curves/{name}.parquet")
+        labels = records.read_table(f"labels/{name}.parquet")
+        mine = {key: value[curve["seed"] == seed] for key, value in curve.items() if key != "seed"}
+        seen = np.zeros(len(data["x"]), bool)
+        seen[labels["row"][labels["seed"] == seed]] = True  # training rows come first in the data
+        beliefs[name] = Belief(
+            **mine, visible=(data["x"][seen], data["y"][seen]), hidden=(data["x"][~seen], data["y"][~seen])
+        )
+    return beliefs
+
+
+def draw_beliefs(beliefs: dict[str, Belief]) -> Figure:
+    """Predictive mean and two standard deviations, split into noise and uncertainty, as in Figure 1 of the paper."""
+    with style():
+        figure = new_figure(7.2, 2.9)
+        axes = figure.subplots(2, len(beliefs), sharex=True, squeeze=False, gridspec_kw={"height_ratios": [4, 1]})
+        for (above, below), (name, belief) in zip(axes.T, beliefs.items(), strict=True):
+            x, mean = belief.x, belief.mean
+            std = np.hypot(belief.noise, belief.uncertainty)
+            above.fill_between(x, mean - 2 * std, mean + 2 * std, color=UNCERTAINTY, linewidth=0)
+            above.fill_between(x, mean - 2 * belief.noise, mean + 2 * belief.noise, color=NOISE, linewidth=0)
+            above.plot(x, mean, color="black", linewidth=1)
+            above.plot(*belief.hidden, ".", color="#555555", markersize=0.8, alpha=0.45)
+            above.plot(*belief.visible, "o", color="black", markersize=2.6, markeredgewidth=0)
+            above.set(title=TITLES[name], ylim=(-2.6, 2.6))
+            # The score of a method without uncertainty is a proxy on another scale: each panel has its own.
+            low = min(belief.score.min(), 0.0)
+            below.fill_between(x, low, belief.score, color=GAIN, linewidth=0)
+            below.set(xlabel="x", ylim=(low, None), yticks=[], xlim=(x.min(), x.max()))
+        for row in axes:
+            for axis in row[1:]:
+                axis.set_yticklabels([])
+        axes[0, 0].set_ylabel("y")
+        axes[1, 0].set_ylabel("gain")
+        handles = [
+            Patch(color=UNCERTAINTY, label="uncertainty (2 std)"),
+            Patch(color=NOISE, label="noise (2 std)"),
+            Patch(color=GAIN, label="information gain, or its proxy"),
+            Line2D([], [], color="black", marker="o", markersize=3, linestyle="", label="visible"),
+            Line2D([], [], color="#555555", marker=".", markersize=3, linestyle="", label="hidden"),
+        ]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+        return figure
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    return values[np.isfinite(values)]
+
+
+def _limits(curves: dict[str, Curve]) -> tuple[float, float]:
+    """Limits that show the best method whole, and the others as far as they stay near it."""
+    lowest = min(np.nanmin(curve.mean - curve.std) for curve in curves.values())
+    best = min(curves.values(), key=lambda curve: np.nan_to_num(curve.mean[-1], nan=np.inf))
+    height = max(np.nanmax(best.mean + best.std) - np.nanmin(best.mean - best.std), 1e-6)
+    others = [curve.mean[-1] + curve.std[-1] for curve in curves.values()]
+    limit = np.nanmax(best.mean + best.std) + height
+    near = [value for value in others if value <= limit]
+    high = max([np.nanmax(best.mean + best.std), *near]) + 0.25 * height
+    low = min(lowest, np.nanmin(best.mean - best.std))
+    return max(low, np.nanmin(best.mean - best.std) - 2 * height) - 0.05 * height, high
+
+
+def _short(value: float) -> str:
+    return f"{value:.2g}" if abs(value) < 1000 else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
