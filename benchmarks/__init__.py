@@ -1,0 +1,1 @@
+"""Measurements that are not part of the installed package."""

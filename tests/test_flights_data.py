@@ -335,9 +335,7 @@ def test_the_same_flights_twice_are_refused(tmp_path):
 def test_text_and_absurd_values_in_a_number_column_are_named(tmp_path, column, value):
     place = COLUMNS.split(",").index(column)
     fields = row(1).split(",")
-    line = message(
-        "dataexpo", [save(tmp_path, row(0) + ",".join([*fields[:place], value, *fields[place + 1 :]]))]
-    )
+    line = message("dataexpo", [save(tmp_path, row(0) + ",".join([*fields[:place], value, *fields[place + 1 :]]))])
     assert "2008.csv" in line
     assert f"column {column}" in line
     assert value in line.replace("e+0", "e")

@@ -90,14 +90,17 @@ class Acquisition:
     temperature: float = 0.5
     draw: Draw = "without_replacement"
 
-    def logits(self, prediction: Predictive, excluded: Array) -> Array:
-        """Unnormalised log probabilities of the rows; ``-inf`` for those excluded, which are never drawn."""
-        logits = self.exponent * self.score(prediction) / self.temperature
-        return jnp.where(excluded, -jnp.inf, logits)
-
     def __call__(self, prediction: Predictive, excluded: Array, count: int, *, key: Array) -> Array:
-        """The numbers of ``count`` rows to label next; ``excluded`` is true for rows that have a label."""
-        logits = self.logits(prediction, excluded)
+        """The numbers of ``count`` rows to label next; ``excluded`` is true for rows that must not be drawn."""
+        return self.pick(self.logits(prediction), excluded, count, key=key)
+
+    def logits(self, prediction: Predictive) -> Array:
+        """Unnormalised log probabilities of the rows."""
+        return self.exponent * self.score(prediction) / self.temperature
+
+    def pick(self, logits: Array, excluded: Array, count: int, *, key: Array) -> Array:
+        """The numbers of ``count`` rows drawn by these logits."""
+        logits = jnp.where(excluded, -jnp.inf, logits)
         if self.draw == "greedy":
             return jax.lax.top_k(logits, count)[1]
         if self.draw == "without_replacement":

@@ -27,11 +27,11 @@ from ncprior.training import (
     Rows,
     Trainer,
     combine,
-    fits_together,
     over_seeds,
     padded,
     seed_keys,
     seed_mesh,
+    train_seeds,
 )
 
 _BLOCK = 512
@@ -183,12 +183,7 @@ class Simulation:
         self, learners: Learner, train: Rows, test: Rows, clock: Clock, epochs: Array, select: Array
     ) -> tuple[Learner, dict[str, Array]]:
         """The program: trains, evaluates and, if wanted, draws labels, for the seeds of one device."""
-
-        def learn(learner: Learner) -> Learner:
-            return self.trainer.train(learner, train, self.static, clock, epochs)
-
-        together = fits_together(jax.tree.map(lambda leaf: leaf[0], learners.params))
-        learners = jax.vmap(learn)(learners) if together else jax.lax.map(learn, learners)
+        learners = train_seeds(self.trainer, learners, train, self.static, clock, epochs)
 
         def finish(learner: Learner) -> tuple[Learner, dict[str, Array]]:
             network = combine(learner.params, self.static)
@@ -219,11 +214,10 @@ class Simulation:
 
     def _label(self, network: Network, learner: Learner, train: Rows, clock: Clock) -> Learner:
         """The learner with newly drawn labels at the end of its buffer."""
-        method: Method = self.trainer.method
-        prediction = predict_in_blocks(partial(method, network), train.inputs)
+        # Training folds epochs into the key, so labels take the numbers below zero.
         key = jax.random.fold_in(learner.key, -jnp.asarray(clock.labels))
         seen = self._seen(learner, train, clock)
-        drawn = method.acquisition(prediction, seen, self.schedule.select, key=key)
+        drawn = choose(self.trainer.method, network, train.inputs, seen, self.schedule.select, key=key)
         visible = jax.lax.dynamic_update_slice(learner.visible, drawn.astype(jnp.int32), (clock.labels,))
         return learner._replace(visible=visible)
 
@@ -237,6 +231,13 @@ class Simulation:
         # Places that are not in use point behind the last row, where writes are dropped.
         marks = jnp.where(in_use, learner.visible, rows)
         return jnp.zeros(rows, bool).at[marks].set(True, mode="drop")
+
+
+def choose(method: Method, network: Network, inputs: Array, excluded: Array, count: int, *, key: Array) -> Array:
+    """The numbers of ``count`` rows of a pool to label next; ``excluded`` is true for rows that have a label."""
+    rule = method.acquisition
+    logits = predict_in_blocks(lambda rows: rule.logits(method(network, rows)), inputs)
+    return rule.pick(logits, excluded, count, key=key)
 
 
 def predict_in_blocks(predict: Callable[[Array], Any], inputs: Array, block: int = _BLOCK) -> Any:

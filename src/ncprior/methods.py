@@ -60,7 +60,7 @@ class Method:
 
     def __call__(self, network: Network, inputs: Array) -> Predictive:
         """The prediction for rows ``[rows, inputs]``."""
-        return jax.vmap(lambda x: self.predict(network(x)))(inputs)
+        return jax.vmap(self.predict)(network.predict(inputs))
 
 
 def methods(settings: Settings = PAPER) -> dict[str, Method]:

@@ -15,8 +15,6 @@ from ncprior.prediction import Predictive
 
 Metric = Callable[..., Array]
 
-_LEVELS = jnp.arange(1, 20) / 20
-
 
 def rmse(prediction: Predictive, y: Array, weights: Array | None = None) -> Array:
     """Root mean squared error of the predicted mean."""
@@ -49,9 +47,9 @@ def coverage(prediction: Predictive, y: Array, weights: Array | None = None, *, 
 
 def calibration_error(prediction: Predictive, y: Array, weights: Array | None = None) -> Array:
     """Expected calibration error: mean ``|coverage - level|`` over the levels 5%, 10%, ..., 95%."""
-    inside = _centrality(prediction, y)[..., None] <= _LEVELS
-    gaps = [_average(jnp.mean(inside[..., i], axis=-1), weights) - level for i, level in enumerate(_LEVELS)]
-    return jnp.mean(jnp.abs(jnp.stack(gaps)))
+    levels = jnp.arange(1, 20) / 20
+    inside = jnp.mean(_centrality(prediction, y)[..., None] <= levels, axis=-2)
+    return jnp.mean(jnp.abs(_average(inside, weights) - levels))
 
 
 def sharpness(prediction: Predictive, y: Array, weights: Array | None = None) -> Array:
@@ -72,7 +70,8 @@ METRICS: dict[str, Metric] = {
 
 
 def _average(values: Array, weights: Array | None) -> Array:
-    return jnp.mean(values) if weights is None else jnp.sum(weights * values) / jnp.sum(weights)
+    """The mean over the first axis."""
+    return jnp.mean(values, axis=0) if weights is None else weights @ values / jnp.sum(weights)
 
 
 def _centrality(prediction: Predictive, y: Array) -> Array:

@@ -1,7 +1,8 @@
 """Networks: a trunk that makes features and heads that read them.
 
-A module handles one example; `jax.vmap` handles the batch. The trunk can be any Equinox module or function
-from an input vector to a feature vector. A head maps features to what its name promises:
+A module handles one example; `jax.vmap` handles the batch. (Those here also take many examples as the columns of a
+matrix, which predicts large tables at twice the speed; see `in_columns`.) The trunk can be any Equinox module or
+function from an input vector to a feature vector. A head maps features to what its name promises:
 
 - ``mean``: a `Normal`, the belief ``q(mu(x))`` over the predicted mean; its std is 0 for a point estimate,
 - ``noise``: the standard deviation of the observation noise, positive,
@@ -11,7 +12,7 @@ one entry for each output of the regression. Other names and values are free: lo
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -32,9 +33,29 @@ def glorot_uniform(inputs: int, outputs: int, *, key: Array) -> Array:
     return jax.random.uniform(key, (inputs, outputs), minval=-limit, maxval=limit)
 
 
+def multiply(x: Array, kernel: Array) -> Array:
+    """``x @ kernel`` for one example ``[inputs]``, or for the columns of ``[inputs, examples]``."""
+    return x @ kernel if x.ndim == 1 else kernel.T @ x
+
+
+def upright(bias: Array, x: Array) -> Array:
+    """The bias in the shape that adds it to one example, or to every column of many."""
+    return bias if x.ndim == 1 else bias[:, None]
+
+
+def in_columns(module: Callable[[Array], Any]) -> Callable[[Array], Any]:
+    """The module for many examples as columns ``[inputs, examples]``: as it is if it can, else through `jax.vmap`.
+
+    XLA multiplies ``[units, units] @ [units, rows]`` about twice as fast on a CPU as ``[rows, units] @ [units, units]``
+    for some hundreds of rows; for the few rows of a mini batch it is the other way round.
+    """
+    return module if getattr(module, "takes_columns", False) else jax.vmap(module, in_axes=1, out_axes=1)
+
+
 class Linear(eqx.Module):
     """``x @ kernel + bias``, with a Glorot-uniform kernel and a bias of zero to begin with."""
 
+    takes_columns: ClassVar[bool] = True
     kernel: Array
     bias: Array
 
@@ -45,12 +66,13 @@ class Linear(eqx.Module):
 
     def __call__(self, x: Array) -> Array:
         """Outputs for one example."""
-        return x @ self.kernel + self.bias
+        return multiply(x, self.kernel) + upright(self.bias, x)
 
 
 class MLP(eqx.Module):
     """Fully connected layers with leaky ReLU after each: the trunk of the paper's models."""
 
+    takes_columns: ClassVar[bool] = True
     layers: tuple[Linear, ...]
     slope: float = eqx.field(static=True)
 
@@ -72,6 +94,7 @@ class MLP(eqx.Module):
 class PointMean(eqx.Module):
     """The head ``mean`` of a deterministic network: a point estimate, so a belief of std 0."""
 
+    takes_columns: ClassVar[bool] = True
     linear: Linear
 
     @classmethod
@@ -97,6 +120,7 @@ class BayesianMean(eqx.Module):
     ``bias_rho`` is None for a bias that is a point estimate.
     """
 
+    takes_columns: ClassVar[bool] = True
     mean: Array
     rho: Array
     bias: Array
@@ -117,10 +141,11 @@ class BayesianMean(eqx.Module):
 
     def __call__(self, features: Array) -> Normal:
         """The belief ``q(mu(x))`` over the predicted mean."""
-        variance = features**2 @ jax.nn.softplus(self.rho) ** 2
+        variance = multiply(features**2, jax.nn.softplus(self.rho) ** 2)
         if self.bias_rho is not None:
-            variance = variance + jax.nn.softplus(self.bias_rho) ** 2
-        return Normal(features @ self.mean + self.bias, jnp.sqrt(variance + _SMALLEST_VARIANCE))
+            variance = variance + upright(jax.nn.softplus(self.bias_rho) ** 2, features)
+        mean = multiply(features, self.mean) + upright(self.bias, features)
+        return Normal(mean, jnp.sqrt(variance + _SMALLEST_VARIANCE))
 
     def weights(self) -> list[Normal]:
         """The beliefs over the kernel and, if there is one, over the bias."""
@@ -148,6 +173,7 @@ class BayesianMean(eqx.Module):
 class Noise(eqx.Module):
     """The head ``noise``: ``softplus(.) + floor``, a standard deviation that no row can drive to 0."""
 
+    takes_columns: ClassVar[bool] = True
     linear: Linear
     floor: float = eqx.field(static=True)
 
@@ -164,6 +190,7 @@ class Noise(eqx.Module):
 class Ood(eqx.Module):
     """The head ``ood``: a classifier that says whether the input is out of distribution (Equation 8)."""
 
+    takes_columns: ClassVar[bool] = True
     linear: Linear
 
     @classmethod
@@ -189,3 +216,9 @@ class Network(eqx.Module):
     def read(self, features: Array) -> dict[str, Any]:
         """What every head says about the features of one example."""
         return {name: head(features) for name, head in self.heads.items()}
+
+    def predict(self, inputs: Array) -> dict[str, Any]:
+        """What every head says about many rows ``[rows, inputs]``, with a leading axis of rows."""
+        features = in_columns(self.trunk)(inputs.T)
+        outputs = {name: in_columns(head)(features) for name, head in self.heads.items()}
+        return jax.tree.map(jnp.transpose, outputs)

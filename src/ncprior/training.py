@@ -5,7 +5,7 @@ nothing compiles again as labels arrive. The number is the same for all seeds, w
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -23,8 +23,11 @@ from ncprior.objectives import Batch
 _CACHE_BYTES = 128 * 1024
 """Seeds run one after the other if one's weights, moments and gradients take more than this.
 
-A network that fills a good part of a core's cache is faster alone, a small one together with the others: on two
-layers of 200 units one after the other wins by a third, on two of 50 all at once wins by as much."""
+A network that fills a good part of a core's cache is faster alone, a small one together with others: with two layers
+of 200 units one after the other wins by a third, with two of 50 several at once win by as much."""
+
+_GROUP = 5
+"""Seeds of a small network that are trained at once; more are hardly faster."""
 
 
 class Rows(NamedTuple):
@@ -120,6 +123,8 @@ class Trainer(NamedTuple):
             # A random permutation of the visible rows: sort random numbers, those not in use last.
             ticket = jax.random.bits(key_order, position.shape) >> 1
             order = learner.visible[jnp.argsort(jnp.where(in_use, ticket, jnp.uint32(0xFFFFFFFF)))]
+            # What fills up the last batch has no weight, but must not be a row that nobody has seen either.
+            order = jnp.where(in_use, order, order[0])
             return jax.lax.fori_loop(0, steps, partial(step, epoch, order, key_steps), state)
 
         state = (learner.params, learner.optimizer, jnp.zeros(len(names)), learner.failed, learner.culprits)
@@ -145,10 +150,23 @@ def seed_keys(seeds: Sequence[int]) -> Array:
     return jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
 
 
-def fits_together(params: Any) -> bool:
-    """Whether several seeds of this network are faster all at once than one after the other."""
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params))
-    return 4 * size <= _CACHE_BYTES
+def train_seeds(
+    trainer: Trainer, learners: Learner, rows: Rows, static: Any, clock: Clock, epochs: int | Array
+) -> Learner:
+    """Trains the seeds of one device: some at once if their networks are small, else one after the other."""
+
+    def train(learner: Learner) -> Learner:
+        return trainer.train(learner, rows, static, clock, epochs)
+
+    size = sum(leaf.nbytes // len(leaf) for leaf in jax.tree.leaves(learners.params))
+    if 4 * size > _CACHE_BYTES:
+        return jax.lax.map(train, learners)
+    # Groups of always the same size: how XLA rounds may depend on how many seeds it computes at once, and a seed's
+    # result must not. The last seed fills up the last group.
+    count = len(learners.failed)
+    filled = jnp.minimum(jnp.arange(-(-count // _GROUP) * _GROUP), count - 1)
+    done = jax.lax.map(train, jax.tree.map(lambda leaf: leaf[filled], learners), batch_size=_GROUP)
+    return jax.tree.map(lambda leaf: leaf[:count], done)
 
 
 def seed_mesh(seeds: int) -> Mesh:
@@ -169,6 +187,7 @@ def over_seeds(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
     The function gets the learners of one device, and must give arrays with one entry for each learner.
     """
 
+    @wraps(function)  # the program is known by the function's name
     def call(learners: Any, *shared: Any) -> Any:
         each, same = PartitionSpec("seeds"), PartitionSpec()
         specs = (each, *[same] * len(shared))

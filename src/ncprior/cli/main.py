@@ -3,6 +3,8 @@
 import dataclasses
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -37,9 +39,6 @@ def main() -> None:
     except UserError as error:
         print(f"ncprior: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("ncprior: stopped; a run goes on from its last finished round with --resume", file=sys.stderr)
-        sys.exit(130)
 
 
 @app.callback(invoke_without_command=True)
@@ -93,7 +92,7 @@ def paper_toy(
     config = toy.configure(str(preset), names, seeds, acquisition, quick=quick)
     config = apply_changes(config, change or [])
     records = Records.create(out, toy.NAME, dataclasses.asdict(config), resume=resume)
-    with progress_bars(config.methods) as show:
+    with explained_interrupt(), progress_bars(config.methods) as show:
         toy.experiment(config, records, show)
     print(f"report: {report(out)}")
 
@@ -109,6 +108,16 @@ def draw_report(folder: Annotated[Path, typer.Argument(help="Folder of a finishe
     from ncprior.report.page import report
 
     print(f"report: {report(folder)}")
+
+
+@contextmanager
+def explained_interrupt() -> Iterator[None]:
+    """Ends a run on Ctrl-C with a line on how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("ncprior: stopped; the same command with --resume goes on from the last finished round", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 def use_all_cores() -> None:

@@ -139,7 +139,7 @@ class Records:
 
     def write_tree(self, name: str, tree: Any, **notes: Any) -> None:
         """Writes a tree of arrays as safetensors, one array for each leaf by its path, with notes in JSON."""
-        arrays = {key: np.ascontiguousarray(_bare(leaf)) for key, leaf in _leaves(tree)}
+        arrays = {key: np.array(_bare(leaf), order="C") for key, leaf in _leaves(tree)}
         metadata = {key: json.dumps(_plain(value)) for key, value in notes.items()}
         self.write(name, lambda path: safetensors.numpy.save_file(arrays, path, metadata))
 

@@ -21,6 +21,7 @@ from ncprior.report.figures import (
     draw_beliefs,
     draw_learning_curves,
 )
+from ncprior.report.style import style
 
 _FORMATS = ("svg", "png", "pdf")
 
@@ -90,7 +91,8 @@ def _write_page(
             # Without the date the same records give the same file.
             metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
             buffer = io.BytesIO()
-            picture.figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+            with style():
+                picture.figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
             content = buffer.getvalue()
             records.write_bytes(f"figures/{picture.name}.{kind}", content)
             if kind == "svg":

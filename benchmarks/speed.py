@@ -1,0 +1,255 @@
+"""How fast training and scoring are, as ratios of what this machine can do in the same run.
+
+Each part runs in a process of its own, pinned to one core, and takes CPU time; measurements alternate with a
+probe (a 20 x 200 x 200 multiply, the shape of the toy network's layers, as an XLA program of its own) and medians are
+reported. Only the comparison of one core with all of them takes wall time.
+
+    python -m benchmarks.speed --out bench.json
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+REPEATS = 5
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("bench.json"))
+    parser.add_argument("--part", choices=PARTS)
+    parser.add_argument("--devices", type=int, default=1)
+    arguments = parser.parse_args()
+    if arguments.part:
+        use(arguments.devices)
+        print(json.dumps(PARTS[arguments.part]()))
+        return
+    cores = len(os.sched_getaffinity(0))
+    results: dict[str, Any] = {"cores": cores}
+    for name in ("toy", "flights", "scoring", "compilations"):
+        results |= run_part(name, devices=1)
+    one, all_cores = run_part("seeds", devices=1), run_part("seeds", devices=cores)
+    results["seeds_one_core_us"], results["seeds_all_cores_us"] = one["us"], all_cores["us"]
+    results["seeds_speedup"] = one["us"] / all_cores["us"]
+    arguments.out.write_text(json.dumps(results, indent=2) + "\n")
+    show(results)
+    print(f"written to {arguments.out}")
+
+
+def run_part(name: str, devices: int) -> dict[str, Any]:
+    """Runs one part in a process of its own and gives what it measured."""
+    command = [sys.executable, "-m", "benchmarks.speed", "--part", name, "--devices", str(devices)]
+    print(f"measuring {name} on {devices} core{'s' if devices > 1 else ''} ...", file=sys.stderr, flush=True)
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return dict(json.loads(output.splitlines()[-1]))
+
+
+def use(devices: int) -> None:
+    """Pins the process to as many cores as it has devices, before JAX computes anything."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:devices])
+    from ncprior.cli.main import use_all_cores
+
+    use_all_cores()
+
+
+def median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def timed(function: Callable[[], Any], clock: Callable[[], float] = time.process_time) -> float:
+    import jax
+
+    start = clock()
+    jax.block_until_ready(function())
+    return clock() - start
+
+
+def make_probe() -> Callable[[], float]:
+    """A function that gives the GFLOPS of a chain of 20 x 200 x 200 multiplies."""
+    import jax
+    import jax.numpy as jnp
+
+    chain = jax.jit(lambda a, b, n: jax.lax.fori_loop(0, n, lambda _, x: (x @ b) * 0.005, a))
+    a, b, n = jnp.ones((20, 200)), jnp.ones((200, 200)), 5000
+    chain(a, b, 1).block_until_ready()
+    return lambda: 2 * 20 * 200 * 200 * n / timed(lambda: chain(a, b, n)) / 1e9
+
+
+def make_stream() -> Callable[[], float]:
+    """A function that gives the rate in GB/s of reading and writing an array as large as the toy network."""
+    import jax
+    import jax.numpy as jnp
+
+    scale = jax.jit(lambda x, n: jax.lax.fori_loop(0, n, lambda _, y: y * 0.999, x))
+    x, n = jnp.ones(41_000), 20_000
+    scale(x, 1).block_until_ready()
+    return lambda: 2 * x.nbytes * n / timed(lambda: scale(x, n)) / 1e9
+
+
+def make_training(hidden: tuple[int, ...], inputs: int, seeds: int, labels: int, **changes: Any) -> Any:
+    """A function that trains BBB+NCP for some epochs, the parameters of one network, and the steps of an epoch."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from ncprior.methods import methods
+    from ncprior.optimizers import adam
+    from ncprior.presets import REFERENCE
+    from ncprior.training import Clock, Rows, Trainer, over_seeds, seed_keys, seed_mesh, train_seeds
+
+    settings = dataclasses.replace(REFERENCE, hidden=hidden, **changes)
+    optimizer = adam(settings.learning_rate, clip=settings.clip, epsilon_hat=settings.epsilon_hat)
+    trainer = Trainer(methods(settings)["bbb+ncp"], optimizer, settings.batch_size, settings.drop_remainder)
+    random = np.random.default_rng(0)
+    rows = Rows(*(jnp.asarray(random.normal(size=(labels, n)), jnp.float32) for n in (inputs, 1)))
+    static = trainer.static(inputs, 1)
+    visible = jnp.arange(trainer.buffer(labels), dtype=jnp.int32)
+    learners = jax.vmap(lambda key: trainer.start(rows, visible, key=key))(seed_keys(range(seeds)))
+    size = sum(leaf[0].size for leaf in jax.tree.leaves(learners.params))
+    program = jax.jit(
+        over_seeds(
+            lambda many, rows, clock, epochs: train_seeds(trainer, many, rows, static, clock, epochs),
+            seed_mesh(seeds),
+        ),
+        donate_argnums=0,
+    )
+    clock = Clock(*np.asarray([0, labels], np.int32))
+
+    def train(epochs: int) -> Any:
+        nonlocal learners
+        learners = program(learners, rows, clock, np.int32(epochs))
+        return learners
+
+    train(1)
+    return train, size, labels // settings.batch_size
+
+
+def toy() -> dict[str, Any]:
+    """A step of the toy network against the bound: its multiplies at the probe's rate, and Adam's memory traffic."""
+    probe, stream = make_probe(), make_stream()
+    variants = {"reference": {}, "exact": {"expectation": "exact"}}
+    training = {name: make_training((200, 200), 1, 4, 50, **change) for name, change in variants.items()}
+    rates, streams = [], []
+    times: dict[str, list[float]] = {name: [] for name in variants}
+    for _ in range(REPEATS):
+        rates.append(probe())
+        streams.append(stream())
+        for name, (train, _, steps) in training.items():
+            times[name].append(timed(partial(train, 100)) / (100 * steps * 4) * 1e6)
+    size = training["reference"][1]
+    # Three multiplies (forward, and backward for weights and for activations) of 20 rows in every layer; Adam reads
+    # parameters, both moments and gradients, and writes all but the gradients.
+    flops = 3 * 2 * 20 * (1 * 200 + 200 * 200 + 200 * 3)
+    bound = flops / median(rates) / 1e3 + 7 * 4 * size / median(streams) / 1e3
+    result = {"probe_gflops": median(rates), "stream_gbs": median(streams), "toy_bound_us": bound}
+    for name, values in times.items():
+        result |= {f"toy_{name}_us": median(values), f"toy_{name}_ratio": median(values) / bound}
+    return result
+
+
+def flights() -> dict[str, Any]:
+    """A step of a flights-size network with 20 seeds, and what it would take where the probe runs at 78 GFLOPS."""
+    probe = make_probe()
+    train, _, steps = make_training((50, 50), 8, 20, 200, input_noise_std=0.1, noise_prior_std=None)
+    rates, times = [], []
+    for _ in range(REPEATS):
+        rates.append(probe())
+        times.append(timed(lambda: train(20)) / (20 * steps * 20) * 1e6)
+    return {"flights_us": median(times), "flights_us_at_78": median(times) * median(rates) / 78}
+
+
+def seeds() -> dict[str, Any]:
+    """Wall time of a toy step and seed with 20 seeds spread over all devices."""
+    train, _, steps = make_training((200, 200), 1, 20, 50)
+    times = [timed(lambda: train(60), time.perf_counter) / (60 * steps * 20) * 1e6 for _ in range(REPEATS)]
+    return {"us": median(times)}
+
+
+def scoring() -> dict[str, Any]:
+    """Scoring 700,000 rows of 8 inputs with two layers of 50, information gain and drawing of 10 rows included."""
+    import jax
+    import jax.numpy as jnp
+
+    from ncprior.active import choose
+    from ncprior.methods import methods
+    from ncprior.presets import PAPER
+
+    probe, rows = make_probe(), 700_000
+    method = methods(dataclasses.replace(PAPER, hidden=(50, 50)))["bbb+ncp"]
+    network = method.init(8, 1, key=jax.random.key(0))
+    pool = jax.random.normal(jax.random.key(1), (rows, 8))
+    seen = jnp.zeros(rows, bool)
+    program = jax.jit(lambda pool, seen, key: choose(method, network, pool, seen, 10, key=key))
+    program(pool, seen, jax.random.key(2)).block_until_ready()
+    rates, times = [], []
+    for i in range(REPEATS):
+        rates.append(probe())
+        times.append(timed(partial(program, pool, seen, jax.random.key(i))))
+    flops = 2 * rows * (8 * 50 + 50 * 50 + 50 * 3)  # the heads: mean, its variance, noise
+    rate = flops / median(times) / 1e9
+    return {"scoring_ms": median(times) * 1e3, "scoring_gflops": rate, "scoring_share": rate / median(rates)}
+
+
+def compilations() -> dict[str, Any]:
+    """How often the program of a run is compiled while labels arrive."""
+    import jax
+
+    from ncprior.active import Simulation
+    from ncprior.data import toy as toy_data
+    from ncprior.experiments import toy as toy_experiment
+
+    names: list[str] = []
+
+    def listen(event: str, duration_secs: float, **notes: str | int) -> None:  # noqa: ARG001
+        if "backend_compile" in event:
+            names.append(str(notes.get("fun_name")))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    config = toy_experiment.configure(quick=True)
+    schedule = dataclasses.replace(config.schedule, epochs=1000, select_every=100)
+    simulation = Simulation(config.trainer("bbb+ncp"), toy_data.load(), schedule, [0, 1], evaluate_unseen=True)
+    for _ in simulation.run():
+        pass
+    return {"compilations": sum("stretch" in name for name in names)}
+
+
+PARTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "toy": toy,
+    "flights": flights,
+    "seeds": seeds,
+    "scoring": scoring,
+    "compilations": compilations,
+}
+
+
+def show(results: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("what", "measured", "ratio", "wanted", title="Speed, against this machine's own rates")
+    r = results
+    table.add_row("20 x 200 x 200 multiply, one core", f"{r['probe_gflops']:.0f} GFLOPS", "", "")
+    table.add_row("toy BBB+NCP step, bound", f"{r['toy_bound_us']:.1f} us", "1", "")
+    for name, label in (("exact", "closed-form likelihood"), ("reference", "sampled likelihood")):
+        ratio = f"{r[f'toy_{name}_ratio']:.2f} x bound"
+        table.add_row(f"toy BBB+NCP step, {label}", f"{r[f'toy_{name}_us']:.1f} us", ratio, "at most 2 (1.25)")
+    at_78 = f"{r['flights_us_at_78']:.1f} us at 78 GFLOPS"
+    table.add_row("flights-size step and seed, 20 seeds", f"{r['flights_us']:.1f} us", at_78, "at most 20 us")
+    speedup = f"{r['seeds_speedup']:.2f} x on {r['cores']} cores"
+    table.add_row("20 toy seeds, step and seed", f"{r['seeds_all_cores_us']:.1f} us", speedup, "at least 1.7")
+    share = f"{r['scoring_share']:.0%} of the multiply"
+    table.add_row("scoring 700K x 8 and drawing", f"{r['scoring_ms']:.0f} ms", share, "at least 40% (55%)")
+    table.add_row("programs compiled in a run", str(r["compilations"]), "", "1 for each method")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""Two devices for every test, as on a machine with two cores, whatever this one has."""
+
+import jax
+import pytest
+
+jax.config.update("jax_num_cpu_devices", 2)
+
+
+@pytest.fixture
+def compiled():
+    """The names of the programs that are compiled while a test runs."""
+    names = []
+
+    def listen(event, _, **notes):
+        if "backend_compile" in event:
+            names.append(str(notes.get("fun_name")))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(listen)

@@ -1,0 +1,194 @@
+"""The command line through real processes, as a user would run it."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+NCPRIOR = str(Path(sys.executable).parent / "ncprior")
+SMALL = ["--seeds", "2", "--set", "hidden=16,16", "--set", "evaluate_every=5", "--set", "select_every=5"]
+
+
+def ncprior(*arguments, **options):
+    return subprocess.run([NCPRIOR, *map(str, arguments)], capture_output=True, text=True, timeout=120, **options)
+
+
+def toy(out, *arguments, epochs=30, methods="bbb+ncp,det"):
+    return ncprior("paper", "toy", *SMALL, "--set", f"epochs={epochs}", "--methods", methods, "--out", out, *arguments)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "toy"
+    done = toy(out)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"report: {out / 'report.html'}"
+    return out, done
+
+
+def test_a_run_leaves_what_it_promises(finished):
+    out, done = finished
+    results = json.loads((out / "results.json").read_text())
+    assert set(results["methods"]) == {"bbb+ncp", "det"}
+    for metrics in results["methods"].values():
+        for name in ("test_rmse", "test_nlpd", "train_rmse", "train_nlpd"):
+            assert set(metrics[name]) == {"mean", "std", "median"}
+    assert results["config"]["seeds"] == 2
+    assert results["config"]["settings"]["hidden"] == [16, 16]
+    table = pq.read_table(out / "metrics" / "bbb+ncp.parquet")
+    assert table.num_rows == 2 * 6
+    assert {"seed", "epoch", "labels", "test_rmse", "test_nlpd", "loss_nll", "loss_ncp"} <= set(table.column_names)
+    np.testing.assert_array_equal(table["labels"].to_numpy()[::2], [10, 11, 12, 13, 14, 15])
+    final = table["test_rmse"].to_numpy()[-2:]
+    assert results["methods"]["bbb+ncp"]["test_rmse"]["mean"] == pytest.approx(final.mean())
+    for name in ("figure1.svg", "figure1.png", "figure3.pdf"):
+        assert (out / "figures" / name).stat().st_size > 1000
+    assert "epoch 30/30" in done.stderr
+    assert "labels" in done.stderr
+
+
+def test_the_report_holds_everything(finished):
+    page = (finished[0] / "report.html").read_text()
+    assert page.count("data:image/svg+xml;base64,") == 2
+    assert "published: 1.46 ± 0.64" in page
+    assert "hidden" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+
+
+def test_report_draws_again_from_records_alone(finished, tmp_path):
+    out = finished[0]
+    page, figure = (out / "report.html").read_bytes(), (out / "figures" / "figure3.svg").read_bytes()
+    for name in ("report.html", "results.json", "figures/figure3.svg"):
+        (out / name).unlink()
+    done = ncprior("report", out, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (out / "report.html").read_bytes() == page
+    assert (out / "figures" / "figure3.svg").read_bytes() == figure
+
+
+def start(out, *arguments):
+    command = [NCPRIOR, "paper", "toy", *SMALL, "--set", "epochs=4000", "--methods", "bbb+ncp", "--out", str(out)]
+    return subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_epoch(process, out, epoch):
+    """Until the records of a running process have come this far."""
+    path = out / "metrics" / "bbb+ncp.parquet"
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        if path.exists() and max(pq.read_table(path)["epoch"].to_pylist()) >= epoch:
+            return
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.02)
+    pytest.fail("the run did not get on")
+
+
+def test_interrupted_and_killed_runs_go_on_to_the_same_numbers(tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    settings = ["--set", "select=1", "--set", "select_every=100", "--set", "evaluate_every=100"]
+
+    process = start(broken, *settings)
+    wait_for_epoch(process, broken, 200)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume" in errors.splitlines()[-1]
+    assert "Traceback" not in errors
+
+    process = start(broken, "--resume", *settings)
+    wait_for_epoch(process, broken, 1000)
+    process.kill()
+    process.communicate(timeout=60)
+    assert not (broken / "results.json").exists()
+    # A process that dies while it writes leaves a draft, which must not matter.
+    (broken / "metrics" / ".bbb+ncp.parquet.part.parquet").write_bytes(b"half")
+
+    process = start(broken, "--resume", *settings)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    process = start(whole, *settings)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+
+    a, b = (pq.read_table(run / "metrics" / "bbb+ncp.parquet") for run in (whole, broken))
+    assert a.equals(b)
+    for name in ("labels/bbb+ncp.parquet", "curves/bbb+ncp.parquet"):
+        assert pq.read_table(whole / name).equals(pq.read_table(broken / name))
+
+
+def test_a_finished_run_is_not_run_again(finished):
+    done = toy(finished[0], "--resume")
+    assert done.returncode == 0
+    assert "epoch" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--methods", "bbb,magic"], "unknown method 'magic': choose from det, det+ncp, bbb, bbb+ncp, odc+ncp"),
+        (["--methods", ","], "no method given"),
+        (["--seeds", "0"], "seeds must be at least 1"),
+        (["--acquisition", "luck"], "unknown acquisition 'luck'"),
+        (["--acquisition", "ood_probability"], "needs the OOD classifier"),
+        (["--set", "gama=1"], "--set gama=1: give NAME=VALUE with one of the names hidden,"),
+        (["--set", "gamma"], "--set gamma: give NAME=VALUE"),
+        (["--set", "gamma=much"], "--set gamma=much: expected a number"),
+        (["--set", "gamma=-1"], "gamma must not be negative, got -1.0"),
+        (["--set", "hidden=0"], "hidden must name at least one layer"),
+        (["--set", "draw=dice"], "expected without_replacement or with_replacement or greedy"),
+        (["--set", "epochs=70"], "evaluate_every (500) must divide"),
+        (["--set", "select=100"], "the schedule asks for 4910 labels but there are only 400 rows"),
+        (["--set", "initial=5"], "5 initial labels do not fill a mini batch of 10"),
+    ],
+)
+def test_bad_options_get_one_clear_line(tmp_path, arguments, message):
+    done = ncprior("paper", "toy", *arguments, "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("ncprior: ")
+    assert message in done.stderr
+
+
+def test_bad_folders_get_one_clear_line(finished, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    cases = [
+        (["report", tmp_path / "nowhere"], "no run of ncprior"),
+        (["report", tmp_path], "no run of ncprior"),
+        (["paper", "toy", "--out", tmp_path], "not a run of ncprior"),
+        (["paper", "toy", "--out", finished[0]], "add --resume"),
+        (["paper", "toy", "--out", finished[0], "--resume"], "other settings"),
+    ]
+    for arguments, message in cases:
+        done = ncprior(*arguments)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert message in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_full_disk_stops_the_run_with_one_line(tmp_path):
+    """Files are limited to less than a checkpoint takes, which fails as a full disk does."""
+    limited = f'ulimit -f 10; trap "" XFSZ; exec "{NCPRIOR}" "$@"'
+    arguments = ["paper", "toy", *SMALL, "--set", "epochs=30", "--methods", "det", "--out", str(tmp_path / "run")]
+    done = subprocess.run(
+        ["bash", "-c", limited, "bash", *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("ncprior: cannot write")
+    assert "Traceback" not in done.stderr
+
+
+def test_help_and_version():
+    done = ncprior("paper", "toy", "--help")
+    assert done.returncode == 0
+    assert "--resume" in done.stdout
+    assert "ncprior paper toy --quick" in done.stdout
+    assert ncprior("--version").stdout.startswith("ncprior ")
+    assert ncprior("paper", "chess").returncode == 2
