@@ -26,7 +26,7 @@ def test_no_noise_leaves_inputs_as_they_are(prior, inputs):
     "prior", [Gaussian(0.5), Uniform(0.5), Mixup(), FlipCategories(3, 0.5)], ids=lambda prior: type(prior).__name__
 )
 def test_noise_is_a_function_of_the_key(prior):
-    codes = jnp.asarray(np.random.default_rng(0).integers(0, 3, (50, 2)), jnp.float32)
+    codes = jnp.asarray(np.random.default_rng(0).integers(0, 3, (ROWS, 3)), jnp.float32)
     first, again, other = (prior(codes, key=jax.random.key(seed)) for seed in (1, 1, 2))
     assert first.shape == codes.shape
     assert first.dtype == codes.dtype
@@ -64,11 +64,18 @@ def test_scales_can_be_batched(inputs):
         np.testing.assert_allclose(found, Gaussian(scale)(inputs, key=KEY), rtol=1e-6)
 
 
-# Rows of the unit matrix show what they were mixed with: (1 - u) e_i + u e_j.
+# Rows of the unit matrix show what they were mixed with: (1 - u) e_i + u e_j, and beyond with strength 2.
 @pytest.fixture(scope="module")
-def mixed():
-    keys = jax.random.split(KEY, 500)
-    return np.asarray(jax.jit(jax.vmap(lambda key: Mixup()(jnp.eye(6), key=key)))(keys))
+def mixtures():
+    def draw(key):
+        return Mixup()(jnp.eye(6), key=key), Mixup(2.0)(jnp.eye(6), key=key)
+
+    return jax.device_get(jax.jit(jax.vmap(draw))(jax.random.split(KEY, 500)))
+
+
+@pytest.fixture(scope="module")
+def mixed(mixtures):
+    return mixtures[0]
 
 
 def test_mixup_lies_between_a_row_and_another_one(mixed):
@@ -89,13 +96,13 @@ def test_mixup_reaches_all_other_rows_alike(mixed):
     assert stats.chisquare(others.ravel()).pvalue > 0.01
 
 
-def test_mixup_above_strength_one_reaches_beyond_the_rows():
-    rows = jnp.array([[0.0], [1.0]])
-    keys = jax.random.split(KEY, 500)
-    found = np.asarray(jax.vmap(lambda key: Mixup(2.0)(rows, key=key))(keys))
-    np.testing.assert_array_less(-1e-6, found[:, 0])
-    assert 1.9 < found[:, 0].max() <= 2.0
-    assert -1.0 <= found[:, 1].min() < -0.9
+def test_mixup_above_strength_one_reaches_beyond_the_rows(mixtures):
+    once, twice = mixtures
+    np.testing.assert_allclose(twice - np.eye(6), 2 * (once - np.eye(6)), atol=1e-6)
+    # From its own row up to the mirror image of it in the other.
+    own = twice[:, np.arange(6), np.arange(6)]
+    assert -1.0 <= own.min() < -0.99
+    assert 0.99 < own.max() <= 1.0
 
 
 def test_mixup_of_one_row_is_refused():
@@ -105,7 +112,7 @@ def test_mixup_of_one_row_is_refused():
 
 @pytest.fixture(scope="module")
 def codes():
-    return np.random.default_rng(1).integers(0, 4, (ROWS, 2))
+    return np.random.default_rng(1).integers(0, 4, (ROWS, 3))
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.int32])
@@ -132,12 +139,12 @@ def test_flips_have_their_probability_in_every_column(codes):
     changed = np.asarray(FlipCategories(4, 0.3)(jnp.asarray(codes), key=KEY)) != codes
     assert np.abs(changed.mean(0) - 0.3).max() < 4 * np.sqrt(0.21 / ROWS)
     # A row's columns flip independently of each other.
-    assert abs(np.corrcoef(changed.T)[0, 1]) < 4 / np.sqrt(ROWS)
+    assert np.abs(np.corrcoef(changed.T) - np.eye(3)).max() < 4 / np.sqrt(ROWS)
 
 
 def test_two_classes_flip_to_each_other():
-    found = FlipCategories(2, 1.0)(jnp.array([[0], [1]]), key=KEY)
-    np.testing.assert_array_equal(found, [[1], [0]])
+    bits = np.random.default_rng(1).integers(0, 2, (ROWS, 3))
+    np.testing.assert_array_equal(FlipCategories(2, 1.0)(jnp.asarray(bits), key=KEY), 1 - bits)
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])

@@ -95,7 +95,7 @@ def test_settings_cannot_be_changed_in_place():
 # the acquisition rule, and the optimiser's steps of small, large and tiny gradients.
 TRUNK = ["*/term/nll", "*+ncp/term/ncp", "*/term/in_distribution", "*/prediction"]
 CHANGES = {
-    "hidden": ((2, 2), ["*/params", "*/term/*", "*/prediction"]),
+    "hidden": ((2, 2), ["*/params", *TRUNK]),
     "learning_rate": (1e-2, ["step/*"]),
     "batch_size": (7, ["batch_size"]),
     "leaky_slope": (0.2, TRUNK),

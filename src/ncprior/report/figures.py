@@ -61,7 +61,9 @@ def draw_learning_curves(curves: dict[str, dict[str, Curve]], unit: str = "") ->
             for name, (labels, mean, std) in curves[metric].items():
                 colour, dash = LINES[name]
                 axis.plot(labels, mean, dash, color=colour)
-                axis.fill_between(labels, mean - std, mean + std, color=colour, alpha=0.18, linewidth=0)
+                # The spread of a method that has left the panel would cover it all.
+                inside = mean <= high
+                axis.fill_between(labels, mean - std, mean + std, inside, color=colour, alpha=0.18, linewidth=0)
                 if mean[-1] > high:
                     gone.append(f"{TITLES[name]} ends at {_short(mean[-1])} ↑")
             axis.set_ylim(low, high)
@@ -141,17 +143,15 @@ def _finite(values: np.ndarray) -> np.ndarray:
 
 
 def _limits(curves: dict[str, Curve]) -> tuple[float, float]:
-    """Limits that show the best method whole, and the others as far as they stay near it."""
-    lowest = min(np.nanmin(curve.mean - curve.std) for curve in curves.values())
+    """Limits that show the best method whole, and the others as far as they end near it."""
     best = min(curves.values(), key=lambda curve: np.nan_to_num(curve.mean[-1], nan=np.inf))
-    height = max(np.nanmax(best.mean + best.std) - np.nanmin(best.mean - best.std), 1e-6)
-    others = [curve.mean[-1] + curve.std[-1] for curve in curves.values()]
-    limit = np.nanmax(best.mean + best.std) + height
-    near = [value for value in others if value <= limit]
-    high = max([np.nanmax(best.mean + best.std), *near]) + 0.25 * height
-    low = min(lowest, np.nanmin(best.mean - best.std))
-    return max(low, np.nanmin(best.mean - best.std) - 2 * height) - 0.05 * height, high
+    top, bottom = np.nanmax(best.mean + best.std), np.nanmin(best.mean - best.std)
+    height = max(top - bottom, 1e-6)
+    near = [curve for curve in curves.values() if curve.mean[-1] + curve.std[-1] <= top + height]
+    high = max([top, *(curve.mean[-1] + curve.std[-1] for curve in near)])
+    low = min([bottom, *(np.nanmin(curve.mean - curve.std) for curve in near)])
+    return low - 0.05 * height, high + 0.25 * height
 
 
 def _short(value: float) -> str:
-    return f"{value:.2g}" if abs(value) < 1000 else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
+    return f"{value:.2f}" if abs(value) < 1000 else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")

@@ -136,15 +136,19 @@ def _setting_rows(config: dict[str, Any]) -> list[dict[str, Any]]:
         rows.append(
             {
                 "name": field.name,
-                "value": value,
-                "paper": paper[field.name],
-                "reference": reference[field.name],
+                "value": _value(value),
+                "paper": _value(paper[field.name]),
+                "reference": _value(reference[field.name]),
                 "says_paper": said[0],
                 "says_reference": said[1],
                 "differs": field.name in DIFFERENCES,
             }
         )
     return sorted(rows, key=lambda row: not row["differs"])
+
+
+def _value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
