@@ -17,6 +17,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from ncprior.acquisition import draw_with_replacement, gumbel_top_k
 from ncprior.data.dataset import Dataset
 from ncprior.errors import UserError
+from ncprior.input_priors import InputPrior
 from ncprior.methods import Method
 from ncprior.metrics import METRICS
 from ncprior.networks import Network
@@ -97,8 +98,13 @@ class Simulation:
         seeds: Sequence[int],
         *,
         evaluate_unseen: bool = False,
+        input_priors: InputPrior | None = None,
     ) -> None:
-        """``evaluate_unseen`` counts training rows without a label as test rows, as on the toy data."""
+        """Seeds may repeat.
+
+        ``evaluate_unseen`` counts training rows without a label as test rows, as on the toy data. ``input_priors``
+        gives every run an input prior of its own: one module whose arrays have a leading axis of runs.
+        """
         if schedule.labels > len(data.train_inputs):
             raise UserError(
                 f"the schedule asks for {schedule.labels} labels but there are only {len(data.train_inputs)} rows"
@@ -109,7 +115,7 @@ class Simulation:
                 "begin with more labels or use smaller batches"
             )
         self.trainer, self.schedule, self.seeds = trainer, schedule, list(seeds)
-        self.data, self.evaluate_unseen = data, evaluate_unseen
+        self.data, self.evaluate_unseen, self.input_priors = data, evaluate_unseen, input_priors
         self.mesh = seed_mesh(len(self.seeds))
         self.static = trainer.static(data.train_inputs.shape[1], data.train_targets.shape[1])
         everywhere = NamedSharding(self.mesh, PartitionSpec())
@@ -139,7 +145,12 @@ class Simulation:
             visible = visible.at[: self.schedule.initial].set(drawn)
             return self.trainer.start(self._train, visible, key=key_learner)
 
-        return Snapshot(Clock(0, self.schedule.initial), self.place(jax.jit(jax.vmap(one))(keys)))
+        learners = jax.jit(jax.vmap(one))(keys)
+        if self.input_priors is not None:
+            run = np.minimum(np.arange(len(keys)), len(self.seeds) - 1)
+            priors = jax.tree.map(lambda leaf: jnp.asarray(leaf)[run], self.input_priors)
+            learners = learners._replace(input_prior=priors)
+        return Snapshot(Clock(0, self.schedule.initial), self.place(learners))
 
     def place(self, learners: Learner) -> Learner:
         """The learners spread over the devices, where the program expects them."""

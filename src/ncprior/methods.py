@@ -34,6 +34,13 @@ from ncprior.presets import PAPER, Settings
 TITLES = {"det": "Det", "det+ncp": "Det+NCP", "bbb": "BBB", "bbb+ncp": "BBB+NCP", "odc+ncp": "ODC+NCP"}
 """Names of the methods, and how the paper writes them."""
 
+
+def title(name: str) -> str:
+    """How a method is written in figures; ``NAME@SCORE`` is the method with labels drawn by another score."""
+    base, _, score = name.partition("@")
+    return f"{TITLES[base]}, {score.replace('_', ' ')} labels" if score else TITLES[base]
+
+
 _BLEND_NOISE = 0.1
 """Noise of the released code's classifier where it is sure that an input is out of distribution."""
 

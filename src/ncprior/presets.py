@@ -5,8 +5,8 @@ The published figures came from the released code, which differs from the text o
 Where the paper is silent and one must choose, `PAPER` takes the plainest reading, and `DIFFERENCES` says so.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from ncprior.acquisition import Draw
 from ncprior.errors import UserError
@@ -111,6 +111,14 @@ REFERENCE = Settings(
 """The released code, on the toy data."""
 
 PRESETS = {"paper": PAPER, "reference": REFERENCE}
+"""Settings of the toy experiment by the name of the preset."""
+
+_FLIGHTS: dict[str, Any] = {"hidden": (50, 50), "learning_rate": 1e-4}
+FLIGHTS_PRESETS = {
+    "paper": replace(PAPER, **_FLIGHTS, input_noise_std=0.1**0.5),
+    "reference": replace(REFERENCE, **_FLIGHTS, input_noise_std=0.1, weight_kl=1.0, noise_prior_std=None),
+}
+"""Settings of the active learning experiment on flight delays, likewise."""
 
 DIFFERENCES: dict[str, tuple[str, str]] = {
     "leaky_slope": (
@@ -123,10 +131,10 @@ DIFFERENCES: dict[str, tuple[str, str]] = {
         "one weight sample for each mini batch",
     ),
     "gamma": ("Equation 5 has no weight on the NCP term", "weight 0.1"),
-    "weight_kl": ("the variational bound, weight 1", "weight 0.1 (toy)"),
+    "weight_kl": ("the variational bound, weight 1", "weight 0.1 (toy), 1 (flights)"),
     "input_noise_std": (
-        "Normal(0, 0.5), read as a variance as in the paper's other normals",
-        "standard deviation 0.5",
+        "Normal(0, 0.5) on toy and Normal(0, 0.1) on flights, read as variances like the paper's other normals",
+        "standard deviation 0.5 (toy), 0.1 (flights)",
     ),
     "noise_prior_std": (
         "not mentioned",
@@ -147,4 +155,4 @@ DIFFERENCES: dict[str, tuple[str, str]] = {
         "rows that do not fill a batch are dropped",
     ),
 }
-"""What differs between `PAPER` and `REFERENCE`: setting, what the paper says, what the released code does."""
+"""What differs between the presets: setting, what the paper says, what the released code does."""

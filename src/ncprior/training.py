@@ -4,6 +4,7 @@ The labels that a learner can see are a buffer of row numbers of fixed size and 
 nothing compiles again as labels arrive. The number is the same for all seeds, which keeps them in step.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any, NamedTuple
@@ -47,6 +48,7 @@ class Learner(NamedTuple):
     terms: dict[str, Array]  # mean of every loss term over the last stretch
     failed: Array  # epoch in which the loss was first not finite, or -1
     culprits: Array  # bits of the loss terms that were not finite then
+    input_prior: Any = None  # takes the place of the method's own, so that runs in one batch can differ in it
 
 
 class Clock(NamedTuple):
@@ -98,8 +100,12 @@ class Trainer(NamedTuple):
         position = jnp.arange(len(learner.visible))
         in_use = position < clock.labels
 
+        method = self.method
+        if learner.input_prior is not None:
+            method = dataclasses.replace(method, input_prior=learner.input_prior)
+
         def loss(params: Any, batch: Batch, key: Array) -> tuple[Array, dict[str, Array]]:
-            return self.method.loss(combine(params, static), batch, key=key)
+            return method.loss(combine(params, static), batch, key=key)
 
         def step(epoch: Array, order: Array, key: Array, i: Array, state: tuple) -> tuple:
             params, optimizer, sums, failed, culprits = state

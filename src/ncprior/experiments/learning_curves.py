@@ -30,15 +30,21 @@ class Config:
     settings: Settings
     schedule: Schedule
     methods: tuple[str, ...] = DEFAULT_METHODS
+    """Names of methods; ``NAME@SCORE`` is one whose labels are drawn by another score than its own."""
     seeds: int = 20
     acquisition: str | None = None
     """A score that takes the place of every method's own, or None."""
+    data: Any = None
+    """Where the data comes from, for experiments that have a choice."""
 
     def __post_init__(self) -> None:
         known = methods(self.settings)
         for name in self.methods:
-            if name not in known:
-                raise UserError(f"unknown method {name!r}: choose from {', '.join(known)}")
+            base, _, score = name.partition("@")
+            if base not in known:
+                raise UserError(f"unknown method {base!r}: choose from {', '.join(known)}")
+            if score and score not in SCORES:
+                raise UserError(f"unknown acquisition {score!r}: choose from {', '.join(SCORES)}")
         if not self.methods:
             raise UserError(f"no method given: choose from {', '.join(known)}")
         if self.seeds < 1:
@@ -48,12 +54,14 @@ class Config:
 
     def method(self, name: str) -> Method:
         """The method of this name with the run's settings and acquisition."""
-        method = methods(self.settings)[name]
-        if self.acquisition is None:
+        base, _, score = name.partition("@")
+        method = methods(self.settings)[base]
+        score = score or self.acquisition or ""
+        if not score:
             return method
-        if self.acquisition.startswith("ood") and name != "odc+ncp":
-            raise UserError(f"{self.acquisition} needs the OOD classifier: use --methods odc+ncp")
-        rule = dataclasses.replace(method.acquisition, score=SCORES[self.acquisition])
+        if score.startswith("ood") and base != "odc+ncp":
+            raise UserError(f"{score} needs the OOD classifier: use --methods odc+ncp")
+        rule = dataclasses.replace(method.acquisition, score=SCORES[score])
         return dataclasses.replace(method, acquisition=rule)
 
     def trainer(self, name: str) -> Trainer:

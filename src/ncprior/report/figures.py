@@ -8,8 +8,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ncprior.experiments.records import Records
-from ncprior.methods import TITLES
-from ncprior.report.style import GAIN, LINES, NOISE, UNCERTAINTY, new_figure, style
+from ncprior.methods import title
+from ncprior.report.style import GAIN, NOISE, UNCERTAINTY, line, new_figure, style
 
 _PANELS = {
     "train_rmse": "Train RMSE",
@@ -53,23 +53,23 @@ def draw_learning_curves(curves: dict[str, dict[str, Curve]], unit: str = "") ->
     with style():
         figure = new_figure(7.2, 2.3)
         axes = figure.subplots(1, 4)
-        for axis, (metric, title) in zip(axes, _PANELS.items(), strict=True):
+        for axis, (metric, heading) in zip(axes, _PANELS.items(), strict=True):
             of = f" ({unit})" if unit and metric.endswith("rmse") else ""
-            axis.set(title=title + of, xlabel="Visible labels")
+            axis.set(title=heading + of, xlabel="Visible labels")
             low, high = _limits(curves[metric])
             gone = []
             for name, (labels, mean, std) in curves[metric].items():
-                colour, dash = LINES[name]
+                colour, dash = line(name)
                 axis.plot(labels, mean, dash, color=colour)
                 # The spread of a method that has left the panel would cover it all.
                 inside = mean <= high
                 axis.fill_between(labels, mean - std, mean + std, inside, color=colour, alpha=0.18, linewidth=0)
                 if mean[-1] > high:
-                    gone.append(f"{TITLES[name]} ends at {_short(mean[-1])} ↑")
+                    gone.append(f"{title(name)} ends at {_short(mean[-1])} ↑")
             axis.set_ylim(low, high)
             axis.text(0.98, 0.98, "\n".join(gone), transform=axis.transAxes, ha="right", va="top", fontsize=6)
         handles = [
-            Line2D([], [], color=LINES[name].colour, linestyle=LINES[name].dash, label=TITLES[name])
+            Line2D([], [], color=line(name).colour, linestyle=line(name).dash, label=title(name))
             for name in curves["test_rmse"]
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
@@ -117,7 +117,7 @@ def draw_beliefs(beliefs: dict[str, Belief]) -> Figure:
             above.plot(x, mean, color="black", linewidth=1)
             above.plot(*belief.hidden, ".", color="#555555", markersize=0.8, alpha=0.45)
             above.plot(*belief.visible, "o", color="black", markersize=2.6, markeredgewidth=0)
-            above.set(title=TITLES[name], ylim=(-2.6, 2.6))
+            above.set(title=title(name), ylim=(-2.6, 2.6))
             # The score of a method without uncertainty is a proxy on another scale: each panel has its own.
             low = min(belief.score.min(), 0.0)
             below.fill_between(x, low, belief.score, color=GAIN, linewidth=0)

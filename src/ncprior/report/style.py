@@ -13,7 +13,7 @@ class Line(NamedTuple):
     """How a method is drawn."""
 
     colour: str
-    dash: Literal["-", "--", "-."]
+    dash: Literal["-", "--", "-.", ":"]
 
 
 # The colours of Okabe and Ito (2008), which people with any kind of colour vision can tell apart; the dashes tell
@@ -25,6 +25,14 @@ LINES = {
     "det": Line("#D55E00", "--"),
     "det+ncp": Line("#CC79A7", "-."),
 }
+
+
+def line(name: str) -> Line:
+    """How a method is drawn; dotted with another score than its own."""
+    base, _, score = name.partition("@")
+    return Line(LINES[base].colour, ":") if score else LINES[base]
+
+
 NOISE = "#F4B9A7"
 UNCERTAINTY = "#A6CDE8"
 GAIN = "#BEBEBE"
