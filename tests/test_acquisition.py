@@ -184,20 +184,6 @@ def test_merged_shards_are_the_whole():
     assert len({row // 20 for row in best}) > 1
 
 
-def test_merged_shards_are_drawn_from_the_softmax_of_the_whole():
-    def draw(key):
-        first, second = jax.random.split(key)
-        left, right = gumbel_top_k(LOGITS[:2], 1, key=first), gumbel_top_k(LOGITS[2:], 1, key=second)
-        rows = jnp.concatenate([left[0], right[0] + 2])
-        return merge(rows, jnp.concatenate([left[1], right[1]]), 1)[0][0]
-
-    rows = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(KEY, 20_000)))
-    live = PROBABILITIES > 0
-    counts = np.bincount(rows, minlength=5)
-    assert counts[2] == 0
-    assert stats.chisquare(counts[live], len(rows) * PROBABILITIES[live]).pvalue > 0.01
-
-
 def test_draws_with_replacement_are_independent_draws_from_the_softmax():
     rows = np.asarray(draw_with_replacement(LOGITS, 40_000, key=KEY))
     live = PROBABILITIES > 0

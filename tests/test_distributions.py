@@ -113,22 +113,27 @@ def test_kl_is_accurate_where_the_scales_almost_agree(scale, excess):
     np.testing.assert_allclose(Normal(0.0, std_p).kl(Normal(0.0, std_q)), expected, rtol=2e-3)
 
 
+@jax.jit
+def slopes(value, mean, std, noise):
+    """Of the log density in the std, of its expectation in the noise, of the KL in the std of q and of p."""
+    return (
+        jax.grad(lambda x: Normal(mean, x).log_prob(value))(std),
+        jax.grad(lambda x: Normal(mean, std).expected_log_prob(value, x))(noise),
+        jax.grad(lambda x: Normal(mean, std).kl(Normal(value, x)))(noise),
+        jax.grad(lambda x: Normal(mean, x).kl(Normal(value, noise)))(std),
+    )
+
+
 @examples
 @given(means, means, scales, scales)
 def test_gradients_hold_for_every_scale(value, mean, std, noise):
+    log_prob, expected_log_prob, kl_q, kl_p = slopes(value, mean, std, noise)
     gap, s, n = np.float64(value) - np.float64(mean), np.float64(std), np.float64(noise)
-    found = jax.grad(lambda x: Normal(mean, x).log_prob(value))(std)
-    np.testing.assert_allclose(found, (gap / s) ** 2 / s - 1 / s, rtol=1e-5, atol=2e-6 / s)
-
-    found = jax.grad(lambda x: Normal(mean, std).expected_log_prob(value, x))(noise)
+    np.testing.assert_allclose(log_prob, (gap / s) ** 2 / s - 1 / s, rtol=1e-5, atol=2e-6 / s)
     expected = ((gap / n) ** 2 + (s / n) ** 2 - 1) / n
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-6 * (1 + (s / n) ** 2) / n)
-
-    # The divergence from a wide prior to a narrow belief and the other way round.
-    found = jax.grad(lambda x: Normal(mean, std).kl(Normal(value, x)))(noise)
-    np.testing.assert_allclose(found, -expected, rtol=1e-5, atol=2e-6 * (1 + (s / n) ** 2) / n)
-    found = jax.grad(lambda x: Normal(mean, x).kl(Normal(value, noise)))(std)
-    np.testing.assert_allclose(found, s / n**2 - 1 / s, rtol=1e-5, atol=2e-6 / s)
+    np.testing.assert_allclose(expected_log_prob, expected, rtol=1e-5, atol=2e-6 * (1 + (s / n) ** 2) / n)
+    np.testing.assert_allclose(kl_q, -expected, rtol=1e-5, atol=2e-6 * (1 + (s / n) ** 2) / n)
+    np.testing.assert_allclose(kl_p, s / n**2 - 1 / s, rtol=1e-5, atol=2e-6 / s)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from scipy import stats
 
 from ncprior.distributions import Bernoulli, Normal
 from ncprior.input_priors import Gaussian, Uniform
-from ncprior.methods import TITLES, Method, methods, predict_blend, predict_mixture, predict_normal
+from ncprior.methods import TITLES, Method, methods, predict_blend, predict_mixture, predict_normal, title
 from ncprior.networks import Linear, Network, Noise, PointMean
 from ncprior.objectives import NLL, Batch, View, Weighted
 from ncprior.output_priors import OutputPrior
@@ -55,6 +55,11 @@ def test_the_methods_of_the_paper_are_there():
     table = methods()
     assert list(table) == list(TITLES) == ["det", "det+ncp", "bbb", "bbb+ncp", "odc+ncp"]
     assert all(method.name == name for name, method in table.items())
+
+
+def test_titles_name_the_score_that_draws_labels():
+    assert title("bbb+ncp") == "BBB+NCP"
+    assert title("odc+ncp@ood_probability") == "ODC+NCP, ood probability labels"
 
 
 @every_preset
@@ -139,10 +144,16 @@ def test_acquisition_gives_rows_without_a_label(preset, name):
     assert np.isfinite(method.acquisition.logits(prediction)).all()
 
 
+def shift(inputs, *, key):
+    """An input prior of a user, which needs no random numbers."""
+    del key
+    return inputs + 1
+
+
 @cache
 def slopes(preset, name):
     """The loss and its gradient as a function of the weights in float64, and weights to begin with."""
-    method = method_of(preset, name)
+    method = dataclasses.replace(method_of(preset, name), input_prior=shift)
     params, static = eqx.partition(network_of(preset, name), eqx.is_inexact_array)
     with jax.enable_x64(True):
         flat, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), params))
@@ -301,10 +312,6 @@ def test_a_users_own_method_is_as_good_as_any():
     def init(inputs, outputs, *, key):
         heads = {"mean": PointMean.init(inputs, outputs, key=key), "noise": Noise.init(inputs, outputs, key=key)}
         return Network(lambda x: x, heads)
-
-    def shift(inputs, *, key):
-        del key
-        return inputs + 1
 
     def consistency(view):
         return ((view.clean["mean"].mean - view.noised["mean"].mean) ** 2).sum(-1)

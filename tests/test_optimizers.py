@@ -1,5 +1,7 @@
 """Adam: the same as Optax where it should be, the formula by hand where it should not."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,11 +22,20 @@ def gradients(scale=1.0):
     return {"kernel": jnp.asarray(first, jnp.float32), "bias": jnp.asarray(second, jnp.float32)}
 
 
-def run(optimizer, grads):
-    """The updates of all steps."""
+@partial(jax.jit, static_argnames=("kind", "clipped"))
+def updates(kind, grads, epsilon, clip, clipped):
+    if kind == "optax":
+        optimizer = optax.adam(RATE, eps=epsilon)
+        optimizer = optax.chain(optax.clip_by_global_norm(clip), optimizer) if clipped else optimizer
+    else:
+        optimizer = adam(RATE, clip=clip if clipped else None, epsilon_hat=kind == "hat", epsilon=epsilon)
     state = optimizer.init(jax.tree.map(lambda leaf: leaf[0], grads))
-    _, updates = jax.lax.scan(lambda state, grad: optimizer.update(grad, state)[::-1], state, grads)
-    return jax.device_get(updates)
+    return jax.lax.scan(lambda state, grad: optimizer.update(grad, state)[::-1], state, grads)[1]
+
+
+def run(kind, grads, *, epsilon=1e-8, clip=None):
+    """The updates of all steps: of ``optax``, or of ours with epsilon ``plain`` or ``hat``."""
+    return jax.device_get(updates(kind, grads, epsilon, clip or 0.0, clip is not None))
 
 
 def by_hand(grads, *, clip=np.inf, epsilon=1e-8, hat):
@@ -53,14 +64,14 @@ def assert_same(found, expected):
 
 @pytest.mark.parametrize("epsilon", [1e-8, 0.1])
 def test_without_epsilon_hat_it_is_adam(epsilon):
-    found = run(adam(RATE, epsilon_hat=False, epsilon=epsilon), gradients())
-    assert_same(found, run(optax.adam(RATE, eps=epsilon), gradients()))
+    found = run("plain", gradients(), epsilon=epsilon)
+    assert_same(found, run("optax", gradients(), epsilon=epsilon))
     assert_same(found, by_hand(gradients(), epsilon=epsilon, hat=False))
 
 
 @pytest.mark.parametrize("epsilon", [1e-8, 0.1])
 def test_epsilon_hat_is_added_to_the_uncorrected_root(epsilon):
-    found = run(adam(RATE, epsilon=epsilon), gradients())
+    found = run("hat", gradients(), epsilon=epsilon)
     assert_same(found, by_hand(gradients(), epsilon=epsilon, hat=True))
     if epsilon == 0.1:
         # In the first step the corrected moments are g and g^2, the uncorrected root is |g| sqrt(0.001).
@@ -69,21 +80,30 @@ def test_epsilon_hat_is_added_to_the_uncorrected_root(epsilon):
         np.testing.assert_allclose(found["bias"][0], expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize("epsilon_hat", [False, True])
-def test_first_step_has_the_size_of_the_learning_rate(epsilon_hat):
+@pytest.mark.parametrize("kind", ["plain", "hat"])
+def test_first_step_has_the_size_of_the_learning_rate(kind):
     # Whatever the size of the gradient: that is what Adam is for.
-    found = run(adam(RATE, epsilon_hat=epsilon_hat), gradients(scale=100.0))["kernel"][0]
+    found = run(kind, gradients(scale=100.0))["kernel"][0]
     np.testing.assert_allclose(np.abs(found), RATE, rtol=1e-3)
 
 
 def test_clipping_is_that_of_optax():
     # The norm of the gradients is about 40, 80, ..., so that the first steps are below 100 and the rest above.
-    found = run(adam(RATE, clip=100.0, epsilon_hat=False), gradients())
-    assert_same(found, run(optax.chain(optax.clip_by_global_norm(100.0), optax.adam(RATE)), gradients()))
+    found = run("plain", gradients(), clip=100.0)
+    assert_same(found, run("optax", gradients(), clip=100.0))
     assert_same(found, by_hand(gradients(), clip=100.0, hat=False))
-    unclipped = run(adam(RATE, epsilon_hat=False), gradients())
+    unclipped = run("plain", gradients())
     np.testing.assert_allclose(found["bias"][:2], unclipped["bias"][:2], rtol=1e-5)
     assert np.abs(found["bias"][-1] - unclipped["bias"][-1]).max() > 1e-4
+
+
+def test_epsilon_hat_is_what_one_gets_without_asking():
+    grads = {"a": jnp.full(2, 1e-8)}
+    first, second = (
+        optimizer.update(grads, optimizer.init(grads))[0]["a"]
+        for optimizer in (adam(RATE), adam(RATE, epsilon_hat=True))
+    )
+    np.testing.assert_array_equal(first, second)
 
 
 def test_clipped_moments_are_those_of_the_clipped_gradient():

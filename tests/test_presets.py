@@ -11,11 +11,12 @@ import pytest
 from scipy import stats
 
 from ncprior.active import Schedule
+from ncprior.errors import UserError
 from ncprior.experiments.learning_curves import Config
 from ncprior.methods import methods
 from ncprior.networks import MLP, BayesianMean, Linear, Network, Noise, Ood, PointMean
 from ncprior.objectives import Batch
-from ncprior.presets import DIFFERENCES, PAPER, PRESETS, REFERENCE, Settings
+from ncprior.presets import DIFFERENCES, FLIGHTS_PRESETS, PAPER, PRESETS, REFERENCE, Settings
 
 KEY = jax.random.key(0)
 NAMES = ["det", "det+ncp", "bbb", "bbb+ncp", "odc+ncp"]
@@ -84,6 +85,60 @@ def test_reference_by_the_released_code():
         "drop_remainder": True,
     }
     assert dataclasses.asdict(REFERENCE) == expected
+
+
+def test_flights_presets_differ_from_those_of_the_toy_data_in_what_the_paper_and_the_code_say():
+    # Section 5.2: two layers of 50 units, learning rate 1e-4, Normal(0, 0.1).
+    network = {"hidden": (50, 50), "learning_rate": 1e-4}
+    expected = {
+        "paper": network | {"input_noise_std": pytest.approx(0.1**0.5)},
+        "reference": network | {"input_noise_std": 0.1, "weight_kl": 1.0, "noise_prior_std": None},
+    }
+    for preset, toy in PRESETS.items():
+        flights = FLIGHTS_PRESETS[preset]
+        changed = {name: getattr(flights, name) for name in FIELDS if getattr(flights, name) != getattr(toy, name)}
+        assert changed == expected[preset]
+
+
+@pytest.mark.parametrize(
+    ("setting", "smallest"),
+    [
+        ("learning_rate", 1e-9),
+        ("batch_size", 1),
+        ("belief_std", 1e-9),
+        ("weight_prior_std", 1e-9),
+        ("output_std", 1e-9),
+        ("temperature", 1e-9),
+        ("noise_prior_std", 1e-9),
+        ("clip", 1e-9),
+        ("noise_floor", 0.0),
+        ("weight_kl", 0.0),
+        ("ncp_weight_kl", 0.0),
+        ("input_noise_std", 0.0),
+        ("gamma", 0.0),
+    ],
+)
+def test_a_number_below_its_bound_is_refused(setting, smallest):
+    assert getattr(Settings(**{setting: smallest}), setting) == smallest
+    below = 0 if smallest else -1e-9
+    for value in (below, -1, float("nan")):
+        with pytest.raises(UserError, match=f"{setting} must .* got {value}"):
+            Settings(**{setting: value})
+
+
+@pytest.mark.parametrize("hidden", [(), (0,), (50, -1)])
+def test_layers_without_units_are_refused(hidden):
+    with pytest.raises(UserError, match="hidden"):
+        Settings(hidden=hidden)
+
+
+@pytest.mark.parametrize(
+    "setting", ["expectation", "input_noise", "output_centre", "direction", "odc_prediction", "det_score", "draw"]
+)
+def test_an_unknown_word_is_refused(setting):
+    # Otherwise a slip of the pen is another method, and nothing says so.
+    with pytest.raises((UserError, ValueError, KeyError), match="something_else"):
+        methods(Settings(**{setting: "something_else"}))
 
 
 def test_settings_cannot_be_changed_in_place():

@@ -160,6 +160,56 @@ def paper_flights(
     print(f"report: {report(out)}")
 
 
+class Task(StrEnum):
+    """Which active learning experiment to repeat."""
+
+    toy = "toy"
+    flights = "flights"
+
+
+@paper.command("robustness")
+def paper_robustness(
+    task: Annotated[Task, typer.Argument(help="Figure 5 is on flights, the figure of appendix C on toy.")],
+    data: DataOption = "nyc2013",
+    split: SplitOption = "temporal",
+    planes: PlanesOption = None,
+    preset: PresetOption = Preset.reference,
+    seeds: Annotated[int, typer.Option(help="Number of seeds for each of the 20 settings.")] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="The quick schedule, two seeds.")] = False,
+    change: SetOption = None,
+    out: Annotated[Path | None, typer.Option(help="Folder. [default: runs/robustness-TASK]")] = None,
+    resume: ResumeOption = False,
+) -> None:
+    """Robustness to noise patterns: Figure 5 and the figure of appendix C.
+
+    [bold]Examples[/bold]
+
+      ncprior paper robustness flights
+
+      ncprior paper robustness toy --quick --out runs/robustness-quick
+    """
+    use_all_cores()
+    from ncprior.cli.options import apply_changes
+    from ncprior.cli.progress import progress_bars
+    from ncprior.data import toy as toy_data
+    from ncprior.experiments import flights, robustness, toy
+    from ncprior.experiments.records import Records
+    from ncprior.report.page import report
+
+    if task == Task.toy:
+        base, loaded = toy.configure(str(preset), quick=quick), toy_data.load()
+    else:
+        source = flight_source(data, split, planes)
+        base, loaded = flights.configure(source, str(preset), quick=quick), source.load()
+    config = apply_changes(robustness.configure(base, seeds, quick=quick), change or [])
+    name = robustness.NAMES[task]
+    out = out or Path("runs") / name
+    records = Records.create(out, name, dataclasses.asdict(config), resume=resume)
+    with explained_interrupt(), progress_bars(config.methods) as show:
+        robustness.experiment(config, loaded, records, show, evaluate_unseen=task == Task.toy)
+    print(f"report: {report(out)}")
+
+
 @app.command("report")
 def draw_report(folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")]) -> None:
     """Draw figures and report of a run again, from its records alone.

@@ -2,10 +2,11 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from ncprior.acquisition import SCORES
@@ -84,12 +85,20 @@ class Progress(NamedTuple):
     failed: dict[int, str]
 
 
+class Sweep(NamedTuple):
+    """Input priors to compare, all in one batch: every seed of a method with NCP is run with each of them."""
+
+    input_priors: Any  # one module whose arrays have a leading axis of priors
+    tags: dict[str, np.ndarray]  # what is recorded about each prior, by column
+
+
 def run(
     config: Config,
     data: Dataset,
     records: Records,
     *,
     evaluate_unseen: bool = False,
+    sweep: Sweep | None = None,
     show: Callable[[Progress], None] = lambda _: None,
     finish: Callable[[Simulation, Learner, str], None] = lambda *_: None,
 ) -> None:
@@ -97,16 +106,27 @@ def run(
 
     ``show`` hears about every evaluation; ``finish`` is called with every trained method, to record more about it.
     """
+    runs = {}
     # All mistakes in the configuration come to light before the first method trains.
-    simulations = {
-        name: Simulation(
-            config.trainer(name), data, config.schedule, range(config.seeds), evaluate_unseen=evaluate_unseen
+    for name in config.methods:
+        trainer, seeds, priors, tags = config.trainer(name), np.arange(config.seeds), None, {}
+        if sweep is not None and trainer.method.input_prior is not None:
+            count = len(next(iter(sweep.tags.values())))
+            priors = jax.tree.map(lambda leaf: np.repeat(leaf, config.seeds, axis=0), sweep.input_priors)
+            tags = {key: np.repeat(value, config.seeds) for key, value in sweep.tags.items()}
+            seeds = np.tile(seeds, count)
+        simulation = Simulation(
+            trainer,
+            data,
+            config.schedule,
+            seeds.tolist(),
+            evaluate_unseen=evaluate_unseen,
+            input_priors=priors,
         )
-        for name in config.methods
-        if not records.exists(f"models/{name}.safetensors")
-    }
-    for name, simulation in simulations.items():
-        _run_method(name, simulation, records, show, finish)
+        if not records.exists(f"models/{name}.safetensors"):
+            runs[name] = simulation, tags
+    for name, (simulation, tags) in runs.items():
+        _run_method(name, simulation, records, show, finish, tags)
     write_results(records)
 
 
@@ -139,13 +159,14 @@ def _run_method(
     records: Records,
     show: Callable[[Progress], None],
     finish: Callable[[Simulation, Learner, str], None],
+    tags: dict[str, np.ndarray],
 ) -> None:
     schedule, seeds = simulation.schedule, simulation.seeds
     begin, columns, seconds = _resume(name, simulation, records)
     started = time.monotonic() - seconds
     snapshot = begin
     for snapshot, evaluation in simulation.run(begin):
-        columns = _append(columns, seeds, evaluation)
+        columns = _append(columns, {"seed": np.asarray(seeds), **tags}, evaluation)
         failed = _failed(simulation, snapshot.learners)
         show(
             Progress(
@@ -205,20 +226,24 @@ def _resume(
     return Snapshot(clock, learners), {key: value[kept] for key, value in columns.items()}, notes["seconds"]
 
 
-def _append(columns: dict[str, np.ndarray], seeds: Sequence[int], evaluation: Evaluation) -> dict[str, np.ndarray]:
+def _append(
+    columns: dict[str, np.ndarray], runs: dict[str, np.ndarray], evaluation: Evaluation
+) -> dict[str, np.ndarray]:
+    count = len(runs["seed"])
     new = {
-        "seed": np.asarray(seeds),
-        "epoch": np.full(len(seeds), evaluation.epoch),
-        "labels": np.full(len(seeds), evaluation.labels),
+        **runs,
+        "epoch": np.full(count, evaluation.epoch),
+        "labels": np.full(count, evaluation.labels),
         **evaluation.values,
     }
     return {key: np.concatenate([columns[key], value]) if columns else value for key, value in new.items()}
 
 
 def _failed(simulation: Simulation, learners: Learner) -> dict[int, str]:
+    """Why runs have stopped, by their place in the list of seeds (the seed itself, without a sweep)."""
     epochs, culprits = np.asarray(learners.failed), np.asarray(learners.culprits)
     return {
-        seed: explain_failure(simulation.trainer.method, int(epochs[i]), int(culprits[i]))
-        for i, seed in enumerate(simulation.seeds)
+        i: explain_failure(simulation.trainer.method, int(epochs[i]), int(culprits[i]))
+        for i in range(len(simulation.seeds))
         if epochs[i] >= 0
     }

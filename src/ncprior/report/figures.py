@@ -1,6 +1,6 @@
 """The figures of the active learning experiments, each in two steps: collect plain values, then draw them."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -17,6 +17,8 @@ _PANELS = {
     "test_rmse": "Test RMSE",
     "test_nlpd": "Test NLPD",
 }
+
+_NOISES: dict[str, Literal["-", "--"]] = {"gaussian": "-", "uniform": "--"}
 
 
 class Curve(NamedTuple):
@@ -155,3 +157,53 @@ def _limits(curves: dict[str, Curve]) -> tuple[float, float]:
 
 def _short(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 1000 else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
+
+
+def draw_robustness(results: dict[str, dict[tuple[str, float], dict[str, dict[str, float]]]], unit: str = "") -> Figure:
+    """Final test RMSE and NLPD against the variance of the input noise, as in Figure 5 of the paper.
+
+    Solid lines are Gaussian and dashed lines uniform noise; the baselines, which have no input noise, are level.
+    """
+    with style():
+        figure = new_figure(7.2, 2.7)
+        axes = figure.subplots(1, 2)
+        for axis, metric in zip(axes, ("test_rmse", "test_nlpd"), strict=True):
+            of = f" ({unit})" if unit and metric == "test_rmse" else ""
+            axis.set(title=_PANELS[metric] + of, xlabel=r"Variance of the input noise, $\sigma_x^2$")
+            shown, levels = [], {}
+            for name, table in results.items():
+                colour = line(name).colour
+                for noise, mark in _NOISES.items():
+                    points = [(size, value[metric]) for (kind, size), value in table.items() if kind == noise]
+                    if not points:
+                        continue
+                    sizes = np.array([size for size, _ in points])
+                    mean, std = (np.array([value[key] for _, value in points], float) for key in ("mean", "std"))
+                    axis.plot(sizes, mean, mark, color=colour, marker="o", markersize=2.5)
+                    axis.fill_between(sizes, mean - std, mean + std, color=colour, alpha=0.12, linewidth=0)
+                    shown += [*(mean - std), *(mean + std)]
+                if ("", 0.0) in table:
+                    levels[name] = table["", 0.0][metric]["median"]
+            height = max(shown) - min(shown)
+            gone = []
+            for name, level in levels.items():
+                if min(shown) - height <= level <= max(shown) + height:
+                    axis.axhline(level, color=line(name).colour, linestyle=":", linewidth=1.3)
+                    shown.append(level)
+                else:
+                    gone.append(f"{title(name)}: {_short(level)} {'↑' if level > max(shown) else '↓'}")
+            axis.set_ylim(min(shown) - 0.05 * height, max(shown) + 0.3 * height)
+            axis.text(0.98, 0.98, "\n".join(gone), transform=axis.transAxes, ha="right", va="top", fontsize=6)
+        handles = [
+            Line2D([], [], color=line(name).colour, linestyle=mark, label=f"{title(name)}, {noise}")
+            for name, table in results.items()
+            if ("", 0.0) not in table
+            for noise, mark in _NOISES.items()
+        ]
+        handles += [
+            Line2D([], [], color=line(name).colour, linestyle=":", label=f"{title(name)} (median)")
+            for name, table in results.items()
+            if ("", 0.0) in table
+        ]
+        figure.legend(handles=handles, loc="outside lower center", ncols=3)
+        return figure

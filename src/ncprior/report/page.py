@@ -11,6 +11,7 @@ import jinja2
 from matplotlib.figure import Figure
 
 from ncprior.errors import UserError
+from ncprior.experiments import robustness
 from ncprior.experiments.learning_curves import write_results
 from ncprior.experiments.records import Records
 from ncprior.methods import title
@@ -20,6 +21,7 @@ from ncprior.report.figures import (
     collect_learning_curves,
     draw_beliefs,
     draw_learning_curves,
+    draw_robustness,
 )
 from ncprior.report.style import style
 
@@ -90,7 +92,7 @@ def report_flights(records: Records) -> Path:
         "figure4",
         "Figure 4: learning curves",
         "Root mean squared error (minutes) and negative log predictive density on the visible labels and on the "
-        f"test set, mean and standard deviation over {seeds} seeds. The dotted line is BBB+NCP with labels drawn at random.",
+        f"test set, mean and standard deviation over {seeds} seeds. The dotted line has its labels drawn at random.",
         draw_learning_curves(collect_learning_curves(records), unit="minutes"),
     )
     intro = (
@@ -98,6 +100,26 @@ def report_flights(records: Records) -> Path:
         "acquired from all training rows."
     )
     return _write_page(records, "Active learning on flight delays", intro, [picture], {})
+
+
+def report_robustness(records: Records) -> Path:
+    """Figure 5 of the paper on flights, or the figure of its appendix C on the toy data."""
+    robustness.write_results(records)
+    flights = records.experiment == robustness.NAMES["flights"]
+    seeds = records.config["seeds"]
+    picture = Picture(
+        "figure5",
+        "Figure 5: robustness to the input noise" if flights else "Appendix C: robustness to the input noise",
+        f"Final test performance with Gaussian noise of variance sigma_x^2 (solid) and uniform noise on [-2 sigma_x, "
+        f"2 sigma_x] (dashed), mean and standard deviation over {seeds} seeds. The baselines have no input noise; "
+        "their medians are dotted, or named at the top if they are off the scale.",
+        draw_robustness(robustness.collect(records), unit="minutes" if flights else ""),
+    )
+    intro = "The active learning experiment with other input noise: how much does the choice matter?"
+    where = "flight delays" if flights else "one dimension"
+    return _write_page(
+        records, f"Robustness to noise patterns, {where}", intro, [picture], {} if flights else PUBLISHED_TOY
+    )
 
 
 def _write_page(
@@ -179,4 +201,8 @@ def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-_REPORTS: dict[str, Callable[[Records], Path]] = {"toy": report_toy, "flights": report_flights}
+_REPORTS: dict[str, Callable[[Records], Path]] = {
+    "toy": report_toy,
+    "flights": report_flights,
+    **dict.fromkeys(robustness.NAMES.values(), report_robustness),
+}
