@@ -1,5 +1,10 @@
 """Two devices for every test, as on a machine with two cores, whatever this one has."""
 
+import os
+
+# Programs here are small and run once: compiling them fast matters more than what is compiled.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0".strip()
+
 import jax
 import pytest
 

@@ -201,6 +201,14 @@ def test_the_only_row_left_is_drawn_every_time(live):
     assert int(gumbel_top_k(logits, 1, key=KEY)[0][0]) == live
 
 
+@pytest.mark.parametrize("mark", [0.0, 1.0 - 2.0**-24])
+def test_the_least_and_the_largest_random_number_draw_rows_with_a_probability(monkeypatch, mark):
+    monkeypatch.setattr(jax.random, "uniform", lambda _, shape: jnp.full(shape, mark, jnp.float32))
+    logits = array([-np.inf, 0.3, 0.1, -np.inf, 1.2, -np.inf])
+    rows = np.asarray(draw_with_replacement(logits, 5, key=KEY))
+    np.testing.assert_array_equal(rows, np.full(5, 1 if mark == 0.0 else 4))
+
+
 def test_excluded_rows_of_a_large_pool_are_never_drawn_with_replacement():
     # Running sums of many numbers are rounded: an excluded row must not get a share of the rounding.
     rng = np.random.default_rng(0)

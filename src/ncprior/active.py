@@ -185,7 +185,9 @@ class Simulation:
         """Every seed's prediction for these inputs, shape ``[seeds, rows, outputs]``, in units of the target."""
 
         def one(params: Any) -> Predictive:
-            return self._predict(combine(params, self.static), jnp.asarray(inputs))
+            predict = partial(self.trainer.method, combine(params, self.static))
+            prediction = predict_in_blocks(predict, jnp.asarray(inputs))
+            return prediction.rescale(self.data.target_scale, self.data.target_shift)
 
         prediction = jax.jit(partial(jax.lax.map, one))(learners.params)
         return jax.tree.map(lambda leaf: leaf[: len(self.seeds)], prediction)
@@ -208,19 +210,25 @@ class Simulation:
 
     def _evaluate(self, network: Network, learner: Learner, train: Rows, test: Rows, clock: Clock) -> dict[str, Array]:
         """Every metric on the visible and on the test rows, in units of the target, and every loss term."""
-        in_use = (jnp.arange(len(learner.visible)) < clock.labels).astype(jnp.float32)
         visible = jax.tree.map(lambda leaf: leaf[learner.visible], train)
-        weights = jnp.ones(len(test.inputs))
+        parts = {"train": visible, "test": test} | ({"unseen": train} if self.evaluate_unseen else {})
+        inputs, targets = (jnp.concatenate(part) for part in zip(*parts.values(), strict=True))
+        # One prediction of all rows, and for each part weights that leave out the rows of the others.
+        rows = {name: jnp.ones(len(part.inputs)) for name, part in parts.items()}
+        rows["train"] = (jnp.arange(len(learner.visible)) < clock.labels).astype(jnp.float32)
         if self.evaluate_unseen:
-            unseen = ~self._seen(learner, train, clock)
-            test = Rows(*(jnp.concatenate(both) for both in zip(test, train, strict=True)))
-            weights = jnp.concatenate([weights, unseen.astype(jnp.float32)])
+            rows["unseen"] = (~self._seen(learner, train, clock)).astype(jnp.float32)
+        nothing = {name: jnp.zeros_like(ones) for name, ones in rows.items()}
+        weights = [{**nothing, "train": rows["train"]}, {**rows, "train": nothing["train"]}]
+        stacked = jnp.stack([jnp.concatenate(list(part.values())) for part in weights])
+
+        prediction = predict_in_blocks(partial(self.trainer.method, network), inputs)
+        prediction = prediction.rescale(self.data.target_scale, self.data.target_shift)
+        truth = self.data.target_shift + self.data.target_scale * targets
         values = {f"loss_{name}": value for name, value in learner.terms.items()}
-        for part, rows, weight in (("train", visible, in_use), ("test", test, weights)):
-            prediction = self._predict(network, rows.inputs)
-            truth = self.data.target_shift + self.data.target_scale * rows.targets
-            for name, metric in METRICS.items():
-                values[f"{part}_{name}"] = metric(prediction, truth, weight)
+        for name, metric in METRICS.items():
+            both = jax.vmap(partial(metric, prediction, truth))(stacked)
+            values |= {f"train_{name}": both[0], f"test_{name}": both[1]}
         return values
 
     def _label(self, network: Network, learner: Learner, train: Rows, clock: Clock) -> Learner:
@@ -231,10 +239,6 @@ class Simulation:
         drawn = choose(self.trainer.method, network, train.inputs, seen, self.schedule.select, key=key)
         visible = jax.lax.dynamic_update_slice(learner.visible, drawn.astype(jnp.int32), (clock.labels,))
         return learner._replace(visible=visible)
-
-    def _predict(self, network: Network, inputs: Array) -> Predictive:
-        prediction = predict_in_blocks(partial(self.trainer.method, network), inputs)
-        return prediction.rescale(self.data.target_scale, self.data.target_shift)
 
     def _seen(self, learner: Learner, train: Rows, clock: Clock) -> Array:
         rows = len(train.inputs)

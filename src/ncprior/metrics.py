@@ -70,8 +70,11 @@ METRICS: dict[str, Metric] = {
 
 
 def _average(values: Array, weights: Array | None) -> Array:
-    """The mean over the first axis."""
-    return jnp.mean(values, axis=0) if weights is None else weights @ values / jnp.sum(weights)
+    """The mean over the first axis. A row without weight has no say, even if its value is not finite."""
+    if weights is None:
+        return jnp.mean(values, axis=0)
+    counts = weights.reshape(-1, *[1] * (values.ndim - 1)) > 0
+    return weights @ jnp.where(counts, values, 0) / jnp.sum(weights)
 
 
 def _centrality(prediction: Predictive, y: Array) -> Array:

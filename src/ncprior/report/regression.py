@@ -1,0 +1,130 @@
+"""Table 1 and the learning curves of the regression experiment, each in two steps: collect plain values, then draw."""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ncprior.experiments.records import Records
+from ncprior.methods import TITLES
+from ncprior.report.style import LINES, new_figure, style
+
+PUBLISHED: dict[str, tuple[float | None, float | None]] = {
+    "gPoE (Deisenroth & Ng 2015)": (8.1, None),
+    "SAVIGP (Bonilla et al. 2016)": (5.02, None),
+    "SVI GP (Hensman et al. 2013)": (None, 32.60),
+    "HGP (Ng & Deisenroth 2014)": (None, 27.45),
+    "MF (Lakshminarayanan et al. 2016)": (4.89, 26.57),
+    "BBB (the paper)": (4.38, 24.59),
+    "BBB+NCP (the paper)": (4.38, 24.71),
+    "ODC+NCP (the paper)": (4.38, 24.68),
+}
+"""Table 1 of the paper: NLPD and RMSE in minutes, on the authors' split, which is not known to be any of ours."""
+
+BASELINES = {
+    "mean": "Train mean",
+    "linear": "Linear regression",
+    "boosting": "Boosted trees (HistGradientBoosting, 400 iterations, 63 leaves)",
+}
+"""What `ncprior.experiments.regression.baselines` computes, and how the table writes it."""
+
+_PANELS = {
+    "train_rmse": "Train RMSE",
+    "train_nlpd": "Train NLPD",
+    "test_rmse": "Test RMSE",
+    "test_nlpd": "Test NLPD",
+}
+_BASELINE_LINES: dict[str, Literal[":", "-.", "--"]] = {"mean": ":", "linear": "-.", "boosting": "--"}
+
+
+class Row(NamedTuple):
+    """A row of the table: test NLPD and RMSE in the target's unit, None where there is none."""
+
+    title: str
+    kind: Literal["published", "baseline", "this run"]
+    note: str
+    nlpd: float | None
+    rmse: float | None
+    train_nlpd: float | None = None
+    train_rmse: float | None = None
+
+
+class Curve(NamedTuple):
+    """A metric after every epoch, and the epoch whose weights were kept, or None if training stopped early."""
+
+    epochs: np.ndarray
+    values: np.ndarray
+    chosen: int | None
+
+
+def collect_table(records: Records) -> list[Row]:
+    """Published rows, baselines on the run's own split and the run's networks, from ``results.json``."""
+    results, config = records.read_json("results.json"), records.config
+    keys = {"nlpd": "test_nlpd", "rmse": "test_rmse", "train_nlpd": "train_nlpd", "train_rmse": "train_rmse"}
+    rows = [Row(title, "published", "authors' split", *numbers) for title, numbers in PUBLISHED.items()]
+    own = "npy" if config["source"] == "npy" else f"{config['source']}, {config['split']}"
+    for name, values in results["baselines"].items():
+        rows.append(Row(BASELINES[name], "baseline", own, **{field: values[key] for field, key in keys.items()}))
+    for name, metrics in results["methods"].items():
+        if name in results["failed"]:
+            note = f"stopped: {results['failed'][name]}"
+        else:
+            note = f"{own}, epoch {metrics['epoch']} of {config['schedule']['epochs']}"
+        numbers = {field: metrics[key]["mean"] for field, key in keys.items()}
+        rows.append(Row(TITLES[name], "this run", note, **numbers))
+    return rows
+
+
+def collect_curves(records: Records) -> dict[str, dict[str, Curve]]:
+    """Curves by metric and method; a method that stopped in its first epoch has none."""
+    curves: dict[str, dict[str, Curve]] = {metric: {} for metric in _PANELS}
+    for name in records.config["methods"]:
+        if not records.exists(f"metrics/{name}.parquet"):
+            continue
+        columns = records.read_table(f"metrics/{name}.parquet")
+        notes = records.read_notes(f"models/{name}.safetensors")
+        chosen = None if notes["failed"] else int(notes["epoch"])
+        for metric in _PANELS:
+            curves[metric][name] = Curve(columns["epoch"], columns[metric], chosen)
+    return curves
+
+
+def collect_baselines(records: Records) -> dict[str, dict[str, float]]:
+    """The values of the baselines by name and metric."""
+    return dict(records.read_json("results.json")["baselines"])
+
+
+def draw_curves(
+    curves: dict[str, dict[str, Curve]], baselines: dict[str, dict[str, float]] | None = None, unit: str = "minutes"
+) -> Figure:
+    """Train and test RMSE and NLPD after every epoch; a dot marks the weights that were kept, grey lines baselines."""
+    with style():
+        figure = new_figure(7.2, 2.3)
+        for axis, (metric, title) in zip(figure.subplots(1, 4), _PANELS.items(), strict=True):
+            of = f" ({unit})" if unit and metric.endswith("rmse") else ""
+            axis.set(title=title + of, xlabel="Epochs")
+            axis.xaxis.get_major_locator().set_params(integer=True)
+            for name, (epochs, values, chosen) in curves[metric].items():
+                colour, dash = LINES[name]
+                axis.plot(epochs, values, dash, color=colour)
+                axis.plot(epochs[epochs == chosen], values[epochs == chosen], "o", color=colour, markersize=3)
+            for name, scores in (baselines or {}).items():
+                axis.axhline(scores[metric], color="#777777", linewidth=0.8, linestyle=_BASELINE_LINES[name])
+        handles = [
+            Line2D([], [], color=LINES[name].colour, linestyle=LINES[name].dash, label=TITLES[name])
+            for name in curves["test_rmse"]
+        ]
+        handles += [
+            Line2D(
+                [],
+                [],
+                color="#777777",
+                linewidth=0.8,
+                linestyle=_BASELINE_LINES[name],
+                label=BASELINES[name].split(" (")[0],
+            )
+            for name in baselines or {}
+        ]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+        return figure
