@@ -114,7 +114,8 @@ def gumbel_top_k(logits: Array, count: int, *, key: Array) -> tuple[Array, Array
     Gives the rows and their perturbed logits, best first. The best of several shards' best are the best of all
     (Kool et al., 2019), so that pools of any size can be streamed or shared out: see `merge`.
     """
-    perturbed = logits + jax.random.gumbel(key, logits.shape)
+    # The default has too few levels for large pools: rows would tie, and the first of them always win.
+    perturbed = logits + jax.random.gumbel(key, logits.shape, mode="high")
     values, rows = jax.lax.top_k(perturbed, count)
     return rows, values
 
@@ -127,7 +128,9 @@ def merge(rows: Array, values: Array, count: int) -> tuple[Array, Array]:
 
 def draw_with_replacement(logits: Array, count: int, *, key: Array) -> Array:
     """Draws ``count`` rows from the softmax, each from all of them, so that a row can come twice."""
-    cumulative = jnp.cumsum(jax.nn.softmax(logits))
+    probabilities = jax.nn.softmax(logits)
+    # The sums of a parallel scan wobble by their rounding: a row of probability 0 takes the largest sum before it.
+    cumulative = jax.lax.cummax(jnp.where(probabilities > 0, jnp.cumsum(probabilities), 0.0))
     marks = jax.random.uniform(key, (count,)) * cumulative[-1]
     # The first row whose cumulative probability lies above the mark; a row of probability 0 never is.
     rows = jnp.searchsorted(cumulative, marks, side="right")

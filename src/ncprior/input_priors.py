@@ -85,6 +85,8 @@ class FlipCategories(eqx.Module):
 
     def __call__(self, inputs: Array, *, key: Array) -> Array:
         """Noised inputs of the same shape."""
+        if self.one_hot and inputs.shape[1] != self.classes:
+            raise ValueError(f"{self.classes} classes in one-hot code need as many columns, got {inputs.shape[1]}")
         key_flip, key_shift = jax.random.split(key)
         shape = (len(inputs), 1) if self.one_hot else inputs.shape
         flip = jax.random.bernoulli(key_flip, self.probability, shape)
@@ -111,6 +113,9 @@ class PerColumn(eqx.Module):
 
     def __call__(self, inputs: Array, *, key: Array) -> Array:
         """Noised inputs of the same shape."""
+        missing = [column for columns, _ in self.parts for column in columns if not 0 <= column < inputs.shape[1]]
+        if missing:
+            raise ValueError(f"no columns {missing} in inputs that have {inputs.shape[1]}")
         keys = jax.random.split(key, len(self.parts))
         for (columns, prior), part_key in zip(self.parts, keys, strict=True):
             index = jnp.asarray(columns)

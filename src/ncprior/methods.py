@@ -116,7 +116,7 @@ def make_init(settings: Settings, *, belief: bool = False, ood: bool = False) ->
 
     def init(inputs: int, outputs: int, *, key: Array) -> Network:
         keys = jax.random.split(key, 4)
-        size = s.hidden[-1] if s.hidden else inputs
+        size = s.hidden[-1]
         heads: Heads = {"noise": Noise.init(size, outputs, floor=s.noise_floor, key=keys[2])}
         if belief:
             heads["mean"] = BayesianMean.init(size, outputs, std=s.belief_std, bias_belief=s.bias_belief, key=keys[1])

@@ -130,6 +130,7 @@ class MixturePrediction(Predictive):
 
     def rescale(self, scale: ArrayLike, shift: ArrayLike = 0.0) -> "MixturePrediction":
         """The prediction of ``shift + scale * y``."""
+        scale, shift = jnp.asarray(scale)[..., None], jnp.asarray(shift)[..., None]
         return MixturePrediction(self.weights, self.parts.rescale(scale, shift))
 
 

@@ -6,7 +6,7 @@ Where the paper is silent and one must choose, `PAPER` takes the plainest readin
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ncprior.acquisition import Draw
 from ncprior.errors import UserError
@@ -84,6 +84,10 @@ class Settings:
         for name in ("noise_floor", "weight_kl", "ncp_weight_kl", "input_noise_std", "gamma"):
             if not getattr(self, name) >= 0:
                 raise UserError(f"{name} must not be negative, got {getattr(self, name)}")
+        for name, kind in get_type_hints(type(self)).items():
+            words = get_args(kind) if get_origin(kind) is Literal else ()
+            if words and getattr(self, name) not in words:
+                raise UserError(f"{name} must be one of {', '.join(words)}, got {getattr(self, name)!r}")
         if not self.hidden or min(self.hidden) < 1:
             raise UserError(f"hidden must name at least one layer of at least one unit, got {self.hidden}")
 

@@ -228,10 +228,10 @@ class Regression:
         self.static = eqx.filter(network, eqx.is_inexact_array, inverse=True)
         self._train = Rows(self._everywhere(inputs), self._everywhere(targets))
         self._evaluated, self._parts = self._rows_to_evaluate()
-        like = eqx.filter(network, eqx.is_inexact_array)
-        moments = jax.tree.map(lambda leaf: _SPLIT if self._is_split(leaf) else _SAME, like)
+        self._begin = jax.tree.map(np.asarray, eqx.filter(network, eqx.is_inexact_array))
+        moments = jax.tree.map(lambda leaf: _SPLIT if self._is_split(leaf) else _SAME, self._begin)
         self._specs: Any = State(
-            params=jax.tree.map(lambda _: _SAME, like),
+            params=jax.tree.map(lambda _: _SAME, self._begin),
             optimizer=AdamState(_SAME, moments, moments),  # type: ignore[arg-type]
             **dict.fromkeys(("sums", "failed", "culprits"), _SAME),  # type: ignore[arg-type]
         )
@@ -251,20 +251,16 @@ class Regression:
 
     def start(self) -> State:
         """The network before training."""
-
-        def begin() -> State:
-            params = eqx.filter(self._init(), eqx.is_inexact_array)
-            # Weak types would become strong ones in the first call, and the second would compile again.
-            params = jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), params)
-            none = jnp.array(-1, jnp.int32)
-            sums = jnp.zeros(len(self.method.objective))
-            return State(params, adam(0.0).init(params), sums, none, jnp.array(0, jnp.int32))
-
-        return self.place(jax.jit(begin)())
+        none = np.zeros((), np.int32)
+        moments = jax.tree.map(np.zeros_like, self._begin)
+        sums = np.zeros(len(self.method.objective), np.float32)
+        state: Any = (self._begin, AdamState(none, moments, moments), sums, none - 1, none)  # type: ignore[arg-type]
+        return self.place(State(*state))
 
     def place(self, state: State) -> State:
         """The state where the program expects it."""
-        return jax.tree.map(lambda leaf, spec: jax.device_put(leaf, NamedSharding(self.mesh, spec)), state, self._specs)
+        places = jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), self._specs)
+        return jax.device_put(state, places, may_alias=False)
 
     def train(self, state: State, epoch: int) -> Iterator[tuple[State, int]]:
         """One epoch; yields the state and the steps done several times, at last at its end.
@@ -313,7 +309,7 @@ class Regression:
     def _everywhere(self, tree: Any) -> Any:
         return jax.device_put(tree, NamedSharding(self.mesh, _SAME))
 
-    def _is_split(self, leaf: Array) -> bool:
+    def _is_split(self, leaf: Array | np.ndarray) -> bool:
         return leaf.size >= _SCATTERED and leaf.shape[0] % self.mesh.size == 0
 
     def _shuffle_rows(self, key: Array) -> Array:
