@@ -310,7 +310,8 @@ class Regression:
         return jax.device_put(tree, NamedSharding(self.mesh, _SAME))
 
     def _is_split(self, leaf: Array | np.ndarray) -> bool:
-        return leaf.size >= _SCATTERED and leaf.shape[0] % self.mesh.size == 0
+        devices = self.mesh.size
+        return devices > 1 and leaf.size >= _SCATTERED and leaf.shape[0] % devices == 0
 
     def _shuffle_rows(self, key: Array) -> Array:
         """All rows in random order, and row 0 for the places that only fill up the last mini batch."""
