@@ -2,6 +2,7 @@
 
 import doctest
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,11 @@ def test_docstrings(module):
     result = doctest.testmod(module)
     assert result.attempted > 0
     assert result.failed == 0
+
+
+def test_the_code_in_the_readme_runs():
+    text = (EXAMPLES.parent / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(block, {})
