@@ -132,20 +132,20 @@ class Simulation:
         """All seeds at epoch 0, each with its initial labels."""
         keys = seed_keys(padded(self.seeds, self.mesh))
 
-        def one(key: Array) -> Learner:
+        def one(key: Array, flat: Array) -> Learner:
             key_labels, key_learner = jax.random.split(key)
-            rows = len(self._train.inputs)
-            replace = self.trainer.method.acquisition.draw == "with_replacement"
             # Initial labels are drawn from a flat softmax, in the way that all others are.
-            if replace:
-                drawn = draw_with_replacement(jnp.zeros(rows), self.schedule.initial, key=key_labels)
+            if self.trainer.method.acquisition.draw == "with_replacement":
+                drawn = draw_with_replacement(flat, self.schedule.initial, key=key_labels)
             else:
-                drawn = gumbel_top_k(jnp.zeros(rows), self.schedule.initial, key=key_labels)[0]
+                drawn = gumbel_top_k(flat, self.schedule.initial, key=key_labels)[0]
             visible = jnp.zeros(self.trainer.buffer(self.schedule.labels), jnp.int32)
             visible = visible.at[: self.schedule.initial].set(drawn)
             return self.trainer.start(self._train, visible, key=key_learner)
 
-        learners = jax.jit(jax.vmap(one))(keys)
+        # As an argument: XLA would take many seconds to fold the sums of a large constant.
+        flat = jnp.zeros(len(self._train.inputs))
+        learners = jax.jit(jax.vmap(one, in_axes=(0, None)))(keys, flat)
         if self.input_priors is not None:
             run = np.minimum(np.arange(len(keys)), len(self.seeds) - 1)
             priors = jax.tree.map(lambda leaf: jnp.asarray(leaf)[run], self.input_priors)
