@@ -192,3 +192,81 @@ def test_help_and_version():
     assert "ncprior paper toy --quick" in done.stdout
     assert ncprior("--version").stdout.startswith("ncprior ")
     assert ncprior("paper", "chess").returncode == 2
+
+
+@pytest.fixture(scope="module")
+def flights(tmp_path_factory):
+    """Four small files in the authors' layout."""
+    prefix = tmp_path_factory.mktemp("data") / "small"
+    random = np.random.default_rng(0)
+    for part, rows in (("train", 300), ("test", 80)):
+        inputs = random.normal(size=(rows, 8))
+        np.save(f"{prefix}-{part}-inputs.npy", inputs)
+        np.save(f"{prefix}-{part}-targets.npy", 30 * inputs[:, :1] + random.normal(size=(rows, 1)))
+    return f"npy:{prefix}"
+
+
+@pytest.fixture(scope="module")
+def flights_run(flights, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "flights"
+    small = ["--seeds", "3", "--set", "hidden=8", "--set", "epochs=150", "--methods", "bbb+ncp,bbb"]
+    done = ncprior("paper", "flights", "--data", flights, *small, "--out", out)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_flights_always_have_a_random_control(flights_run):
+    results = json.loads((flights_run / "results.json").read_text())
+    assert set(results["methods"]) == {"bbb+ncp", "bbb", "bbb+ncp@random"}
+    assert results["methods"]["bbb"]["test_rmse"]["mean"] > 1  # in units of the target, whose std is 30
+    page = (flights_run / "report.html").read_text()
+    assert "BBB+NCP has lower test RMSE than BBB." in page
+    assert (flights_run / "figures" / "figure4.png").exists()
+
+
+def test_robustness_runs_all_settings_of_a_method_as_one_batch(flights, tmp_path):
+    out = tmp_path / "run"
+    small = ["--seeds", "1", "--set", "hidden=8", "--set", "epochs=50"]
+    done = ncprior("paper", "robustness", "flights", "--data", flights, *small, "--out", out)
+    assert done.returncode == 0, done.stderr
+    table = pq.read_table(out / "metrics" / "bbb+ncp.parquet").to_pydict()
+    assert len(table["seed"]) == 20
+    assert sorted(set(table["noise"])) == ["gaussian", "uniform"]
+    assert len(set(table["test_rmse"])) > 15  # the settings do differ
+    settings = json.loads((out / "results.json").read_text())["settings"]
+    assert len(settings) == 2 * 20 + 2
+    assert (out / "figures" / "figure5.pdf").exists()
+
+
+def test_one_page_with_all_experiments(finished, flights_run, tmp_path):
+    folder = tmp_path / "all"
+    folder.mkdir()
+    for name, run in (("toy", finished[0]), ("flights", flights_run)):
+        (folder / name).symlink_to(run)
+    (folder / "config.json").write_text(
+        json.dumps({"experiment": "all", "config": {"parts": ["toy", "flights"]}, "versions": {}})
+    )
+    done = ncprior("report", folder)
+    assert done.returncode == 0, done.stderr
+    page = (folder / "report.html").read_text()
+    assert page.count("data:image/svg+xml;base64,") == 3
+    assert "Active learning in one dimension" in page
+    assert "Active learning on flight delays" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["flights", "--data", "moon"], "unknown source of flights 'moon'"),
+        (["flights", "--data", "dataexpo:/nowhere/2008.csv"], "2008.csv"),
+        (["flights", "--split", "sideways"], "unknown split"),
+        (["robustness", "flights", "--data", "npy:/nowhere/x"], "x-train-inputs.npy"),
+        (["regression", "--data", "npy:/nowhere/x"], "x-train-inputs.npy"),
+        (["regression", "--methods", "magic"], "unknown method 'magic'"),
+    ],
+)
+def test_bad_flight_options_get_one_clear_line(tmp_path, arguments, message):
+    done = ncprior("paper", *arguments, "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr

@@ -12,6 +12,7 @@ import pytest
 from jax.sharding import Mesh
 
 from ncprior.data.dataset import standardised
+from ncprior.distributions import Normal
 from ncprior.errors import UserError
 from ncprior.experiments import regression
 from ncprior.experiments.records import Records
@@ -20,6 +21,7 @@ from ncprior.experiments.regression import (
     Progress,
     Regression,
     Schedule,
+    balanced,
     baselines,
     configure,
     draw_rows,
@@ -104,6 +106,7 @@ def test_configuration_follows_the_preset_and_the_recipe():
         (lambda: configure(seed=-1), "seed must be at least 0"),
         (lambda: Schedule(validation=1.0), "validation must be at least 0 and below 1"),
         (lambda: Schedule(bins=-1), "bins must not be negative"),
+        (lambda: Schedule(beta=1.5), "beta must be between 0 and 1"),
     ],
 )
 def test_mistakes_are_explained(mistake, message):
@@ -136,6 +139,20 @@ def test_edges_are_no_weights():
     state = prepared("bbb+ncp", tiny(Schedule(bins=5))).start()
     sizes = sorted(leaf.size for leaf in jax.tree.leaves(state.params))
     assert sizes == sorted([15 * 32, 32, 32 * 16, 16, 16, 1, 16, 16, 1])
+
+
+def test_a_balanced_likelihood_teaches_the_mean_as_squared_errors_do():
+    """At beta 1 the gradient of the mean is the error itself, whatever the noise."""
+    view = SimpleNamespace(batch=SimpleNamespace(targets=jnp.array([[1.0], [4.0]])))
+
+    def loss(mean, method):
+        view.clean = {"mean": Normal(mean, jnp.zeros((2, 1))), "noise": jnp.array([[0.5], [3.0]])}
+        return jnp.sum(method.objective["nll"].term(view))
+
+    plain = methods(tiny(expectation="exact").settings)["det"]
+    mean = jnp.array([[0.0], [6.0]])
+    np.testing.assert_allclose(jax.grad(loss)(mean, plain).ravel(), [-1 / 0.25, 2 / 9], rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(loss)(mean, balanced(plain, 1.0)).ravel(), [-1, 2], rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["bbb+ncp", "odc+ncp"])
@@ -179,8 +196,13 @@ def test_a_step_is_one_of_adam_on_the_loss_of_the_method():
         return method.loss(eqx.combine(params, static), batch, key=jax.random.key(0))[0]
 
     rule = adam(config.settings.learning_rate, clip=config.settings.clip, epsilon_hat=True)
-    updates, _ = rule.update(jax.grad(loss)(params), rule.init(params))
-    wanted = optax.apply_updates(params, updates)
+
+    @jax.jit
+    def step(params):
+        updates, _ = rule.update(jax.grad(loss)(params), rule.init(params))
+        return optax.apply_updates(params, updates)
+
+    wanted = step(params)
     for a, b in zip(jax.tree.leaves(state.params), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5)
 
@@ -244,7 +266,7 @@ def test_boosted_trees_are_a_baseline_where_there_is_scikit_learn(monkeypatch):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A run in which BBB stops, as its prior makes its loss infinite, and Det goes on."""
-    schedule = Schedule(epochs=3, validation=0.25, decay="cosine", bins=4)
+    schedule = Schedule(epochs=3, validation=0.25, decay="cosine", bins=4, beta=0.5)
     config = tiny(schedule, ("bbb", "det"), weight_prior_std=1e-30)
     records, heard = create(tmp_path_factory.mktemp("regression") / "run", config), []
     stopped = run(config, DATA, records, heard.append)
@@ -294,9 +316,11 @@ def test_a_method_whose_loss_is_not_finite_stops_and_the_others_go_on(finished):
     assert results["methods"]["bbb"]["test_rmse"]["mean"] is None
 
 
-def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path):
+def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
     config = tiny(Schedule(epochs=3, validation=0.25, decay="cosine"))
     whole, parts = create(tmp_path / "whole", config), create(tmp_path / "parts", config)
+    one = prepared("bbb+ncp", config)  # the runs share their programs, which take long to compile, and nothing else
+    monkeypatch.setattr(regression, "Regression", lambda *_: one)
     run(config, DATA, whole)
 
     def interrupt(progress):
@@ -309,7 +333,7 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path):
     run(config, DATA, create(tmp_path / "parts", config, resume=True))
     for name, values in whole.read_table("metrics/bbb+ncp.parquet").items():
         np.testing.assert_array_equal(parts.read_table("metrics/bbb+ncp.parquet")[name], values)
-    like = prepared("bbb+ncp", config).start().params
+    like = one.start().params
     models = [jax.tree.leaves(records.read_tree("models/bbb+ncp.safetensors", like)) for records in (whole, parts)]
     for a, b in zip(*models, strict=True):
         np.testing.assert_array_equal(a, b)

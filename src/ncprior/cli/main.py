@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -210,6 +210,98 @@ def paper_robustness(
     print(f"report: {report(out)}")
 
 
+class Recipe(StrEnum):
+    """How the networks of Table 1 are trained."""
+
+    paper = "paper"
+    tuned = "tuned"
+
+
+@paper.command("regression")
+def paper_regression(
+    data: DataOption = "nyc2013",
+    split: SplitOption = "temporal",
+    planes: PlanesOption = None,
+    preset: PresetOption = Preset.reference,
+    recipe: Annotated[
+        Recipe, typer.Option(help="The paper's training, or one that is tuned on held-out training rows.")
+    ] = Recipe.paper,
+    methods: MethodsOption = "bbb,bbb+ncp,odc+ncp,det",
+    epochs: Annotated[int | None, typer.Option(help="Epochs. [default: the recipe's]")] = None,
+    batch_size: Annotated[int, typer.Option(help="Rows in a mini batch.")] = 256,
+    seed: Annotated[int, typer.Option(help="Seed of weights, batches and noise.")] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="Narrow networks on 50,000 rows.")] = False,
+    out: OutOption = Path("runs/regression"),
+    resume: ResumeOption = False,
+) -> None:
+    """Regression on all training rows: Table 1.
+
+    [bold]Examples[/bold]
+
+      ncprior paper regression --quick
+
+      ncprior paper regression --data dataexpo:2008.csv.bz2 --split plane-order --recipe tuned --out runs/table1
+    """
+    use_all_cores()
+    from ncprior.cli.progress import progress_bars
+    from ncprior.experiments import regression
+    from ncprior.experiments.records import Records
+    from ncprior.report.page import report
+
+    source = flight_source(data, split, planes)
+    config = regression.configure(
+        *(source.source, source.split, source.paths, source.planes),
+        preset=str(preset),
+        recipe=str(recipe),
+        methods=split_names(methods),
+        epochs=epochs,
+        batch_size=batch_size,
+        seed=seed,
+        quick=quick,
+    )
+    records = Records.create(out, regression.NAME, dataclasses.asdict(config), resume=resume)
+    with explained_interrupt(), progress_bars(config.methods) as show:
+        regression.experiment(config, records, show)
+    print(f"report: {report(out)}")
+
+
+@paper.command("all")
+def paper_all(
+    data: DataOption = "nyc2013",
+    split: SplitOption = "temporal",
+    planes: PlanesOption = None,
+    preset: PresetOption = Preset.reference,
+    quick: Annotated[bool, typer.Option("--quick", help="The quick version of every experiment.")] = False,
+    out: OutOption = Path("runs/all"),
+    resume: ResumeOption = False,
+) -> None:
+    """Every figure and table of the paper on one page, with a verdict on each of its claims.
+
+    [bold]Example[/bold]
+
+      ncprior paper all --quick
+    """
+    from ncprior.experiments.records import Records
+    from ncprior.report.page import ALL, report
+
+    parts = ("toy", "flights", "robustness-flights", "robustness-toy", "regression")
+    source: dict[str, Any] = {"data": data, "split": split, "planes": planes}
+    shared: dict[str, Any] = {"preset": preset, "quick": quick}
+    records = Records.create(out, ALL, {"parts": parts, **source, **shared}, resume=resume)
+    for part in parts:
+        print(f"{part}:", file=sys.stderr, flush=True)
+        place: dict[str, Any] = {"out": records.path(part), "resume": records.exists(f"{part}/config.json")}
+        if part == "toy":
+            paper_toy(**shared, **place)
+        elif part == "flights":
+            paper_flights(**source, **shared, **place)
+        elif part == "regression":
+            paper_regression(**source, **shared, **place)
+        else:
+            paper_robustness(Task(part.removeprefix("robustness-")), **source, **shared, **place)
+    print(f"report: {report(out)}")
+
+
 @app.command("report")
 def draw_report(folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")]) -> None:
     """Draw figures and report of a run again, from its records alone.
@@ -254,6 +346,8 @@ def use_all_cores() -> None:
     are those of a process of our own: a library must not change them for its users.
     """
     flag = "--xla_cpu_multi_thread_eigen=false"
+    if flag in os.environ.get("XLA_FLAGS", ""):
+        return  # done before
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
     import jax
 

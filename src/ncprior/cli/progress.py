@@ -3,24 +3,70 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ncprior.experiments.learning_curves import Progress
+from ncprior.experiments import learning_curves, regression
 from ncprior.methods import title
 
 _PLAIN_EVERY = 0.1
 """Where there is no terminal, a line is printed each time that this share of a method is done."""
 
 
+class Step(NamedTuple):
+    """How far a method has come, in words."""
+
+    method: str
+    epoch: float
+    epochs: int
+    state: str
+    problems: list[str]  # what stopped before its time, and why
+
+
+def describe(progress: Any) -> Step:
+    """What an experiment tells about its progress, in words."""
+    if isinstance(progress, regression.Progress):
+        state = (
+            f"{progress.rows_per_second:,.0f} rows/s, {progress.seconds_left:.0f} s left, "
+            f"test RMSE {progress.test_rmse:.3g}, NLPD {progress.test_nlpd:.3g}"
+        )
+        problems = [f"{title(progress.method)} stopped: {progress.failed}"] if progress.failed else []
+        return Step(progress.method, progress.epoch, progress.epochs, state, problems)
+    assert isinstance(progress, learning_curves.Progress)
+    state = (
+        f"{progress.seeds} runs, {progress.labels} labels, test RMSE {progress.test_rmse:.3g}, "
+        f"NLPD {progress.test_nlpd:.3g} (medians)"
+    )
+    problems = [f"{title(progress.method)}, run {i} stopped: {why}" for i, why in progress.failed.items()]
+    return Step(progress.method, progress.epoch, progress.epochs, state, problems)
+
+
 @contextmanager
-def progress_bars(methods: Sequence[str]) -> Iterator[Callable[[Progress], None]]:
-    """Bars with epochs, labels, test RMSE and NLPD and the time left; plain lines where there is no terminal."""
+def progress_bars(methods: Sequence[str]) -> Iterator[Callable[[Any], None]]:
+    """Bars with epochs, state and the time left; plain lines where there is no terminal."""
     console = Console(stderr=True)
+    told: set[str] = set()
+
+    def tell(problems: list[str], say: Callable[[str], None]) -> None:
+        for problem in problems:
+            if problem not in told:
+                told.add(problem)
+                say(problem)
+
     if not console.is_terminal:
-        yield _plain_lines()
+        done: dict[str, int] = {}
+
+        def print_line(progress: Any) -> None:
+            step = describe(progress)
+            part = int(step.epoch / step.epochs / _PLAIN_EVERY + 1e-9)
+            if part > done.get(step.method, 0):
+                done[step.method] = part
+                _say(f"{title(step.method):>8}  epoch {step.epoch:.4g}/{step.epochs}  {step.state}")
+            tell(step.problems, _say)
+
+        yield print_line
         return
     columns = (
         TextColumn("{task.description:>8}"),
@@ -30,51 +76,21 @@ def progress_bars(methods: Sequence[str]) -> Iterator[Callable[[Progress], None]
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Bars(*columns, console=console) as bars:
+    with Progress(*columns, console=console) as bars:
         tasks = {name: bars.add_task(title(name), total=1, start=False, state="waiting") for name in methods}
         bars.start_task(tasks[methods[0]])
-        reported: set[tuple[str, int]] = set()
 
-        def show(progress: Progress) -> None:
-            bars.start_task(tasks[progress.method])
-            bars.update(
-                tasks[progress.method],
-                completed=progress.epoch,
-                total=progress.epochs,
-                state=f"{progress.seeds} seeds, {_numbers(progress)}",
-            )
-            for seed, why in progress.failed.items():
-                if (progress.method, seed) not in reported:
-                    reported.add((progress.method, seed))
-                    bars.console.print(f"{title(progress.method)}, seed {seed} stopped: {why}")
-            following = list(methods).index(progress.method) + 1
-            if progress.epoch == progress.epochs and following < len(methods):
+        def draw(progress: Any) -> None:
+            step = describe(progress)
+            bars.start_task(tasks[step.method])
+            bars.update(tasks[step.method], completed=step.epoch, total=step.epochs, state=step.state)
+            tell(step.problems, bars.console.print)
+            following = list(methods).index(step.method) + 1
+            if step.epoch >= step.epochs and following < len(methods):
                 bars.start_task(tasks[methods[following]])
 
-        yield show
+        yield draw
 
 
-def _plain_lines() -> Callable[[Progress], None]:
-    shown: dict[str, int] = {}
-    reported: set[tuple[str, int]] = set()
-
-    def show(progress: Progress) -> None:
-        part = int(progress.epoch / progress.epochs / _PLAIN_EVERY)
-        if part > shown.get(progress.method, 0):
-            shown[progress.method] = part
-            print(
-                f"{title(progress.method):>8}  epoch {progress.epoch}/{progress.epochs}  {progress.seeds} seeds, "
-                f"{_numbers(progress)}",
-                file=sys.stderr,
-                flush=True,
-            )
-        for seed, why in progress.failed.items():
-            if (progress.method, seed) not in reported:
-                reported.add((progress.method, seed))
-                print(f"{title(progress.method)}, seed {seed} stopped: {why}", file=sys.stderr, flush=True)
-
-    return show
-
-
-def _numbers(progress: Progress) -> str:
-    return f"{progress.labels} labels, test RMSE {progress.test_rmse:.3g}, NLPD {progress.test_nlpd:.3g} (medians)"
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -32,7 +32,7 @@ from ncprior.experiments.records import Records, summary
 from ncprior.methods import Method, methods
 from ncprior.metrics import METRICS
 from ncprior.networks import Network, upright
-from ncprior.objectives import Batch, View, total
+from ncprior.objectives import Batch, View, Weighted, total
 from ncprior.optimizers import AdamState, adam, sum_of_squares
 from ncprior.presets import PRESETS, Settings
 from ncprior.training import Rows, combine, explain_failure
@@ -63,6 +63,8 @@ class Schedule:
     """Above 0, inputs enter the network as their places among this many quantiles; see `Bins`."""
     validation: float = 0.0
     """Share of the training rows, the last ones in the order of the split, that are kept apart to choose the epoch."""
+    beta: float = 0.0
+    """At 0 the plain likelihood; near 1 the mean is learned as with squared errors; see `balanced`."""
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
@@ -71,6 +73,8 @@ class Schedule:
             raise UserError(f"bins must not be negative, got {self.bins}")
         if not 0 <= self.validation < 1:
             raise UserError(f"validation must be at least 0 and below 1, got {self.validation}")
+        if not 0 <= self.beta <= 1:
+            raise UserError(f"beta must be between 0 and 1, got {self.beta}")
 
 
 @dataclass(frozen=True)
@@ -112,8 +116,10 @@ class Recipe(NamedTuple):
 
 RECIPES = {
     "paper": Recipe(Schedule(epochs=10), learning_rate=1e-4),
-    "tuned": Recipe(Schedule(epochs=10, decay="cosine", bins=32, validation=1 / 8), learning_rate=1e-3),
+    "tuned": Recipe(Schedule(epochs=20, decay="cosine", bins=32, validation=1 / 8, beta=0.5), learning_rate=5e-4),
 }
+"""``paper``: the paper's learning rate; the number of epochs is ours. ``tuned``: inputs in bins, a likelihood that does
+not neglect late flights, a learning rate that falls, and the epoch that is best on validation rows."""
 
 _FLIGHTS = {
     "paper": {"input_noise_std": 0.1**0.5, "gamma": 1.0, "weight_kl": 1.0},
@@ -198,6 +204,21 @@ def in_bins(method: Method, edges: tuple[tuple[float, ...], ...]) -> Method:
     return dataclasses.replace(method, init=init)
 
 
+def balanced(method: Method, beta: float) -> Method:
+    """The method with every row's likelihood weighted by ``noise^(2 beta)``, taken as a constant.
+
+    The likelihood counts an error in units of the noise, so that a network hardly learns from rows that it thinks
+    noisy: here the late flights, which rule the RMSE. This evens it out (Seitzer et al., 2022).
+    """
+    weight, plain = method.objective["nll"]
+
+    def nll(view: View) -> Array:
+        noise = jax.lax.stop_gradient(view.clean["noise"])
+        return plain(view) * jnp.mean(noise ** (2 * beta), axis=-1)
+
+    return dataclasses.replace(method, objective={**method.objective, "nll": Weighted(weight, nll)})
+
+
 class State(NamedTuple):
     """A network in training. Large arrays of Adam's moments are split over the devices, all else is on every one."""
 
@@ -223,7 +244,8 @@ class Regression:
             )
         self.mesh = row_mesh(size)
         inputs, targets = data.train_inputs[: self.rows], data.train_targets[: self.rows]
-        self.method = in_bins(method, Bins.find(inputs, schedule.bins)) if schedule.bins else method
+        method = in_bins(method, Bins.find(inputs, schedule.bins)) if schedule.bins else method
+        self.method = balanced(method, schedule.beta) if schedule.beta else method
         network = eqx.filter_jit(self._init)()
         self.static = eqx.filter(network, eqx.is_inexact_array, inverse=True)
         self._train = Rows(self._everywhere(inputs), self._everywhere(targets))

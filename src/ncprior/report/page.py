@@ -11,11 +11,12 @@ import jinja2
 from matplotlib.figure import Figure
 
 from ncprior.errors import UserError
-from ncprior.experiments import robustness
-from ncprior.experiments.learning_curves import write_results
+from ncprior.experiments import learning_curves, regression, robustness
 from ncprior.experiments.records import Records
 from ncprior.methods import title
 from ncprior.presets import DIFFERENCES, FLIGHTS_PRESETS, PRESETS, Settings
+from ncprior.report import claims
+from ncprior.report import regression as regression_report
 from ncprior.report.figures import (
     collect_beliefs,
     collect_learning_curves,
@@ -33,6 +34,17 @@ PUBLISHED_TOY = {
 }
 """Appendix C of the paper, at the end of the run; it prints no numbers for the NCP models."""
 
+_COLUMNS = {
+    "test_rmse": "Test RMSE",
+    "test_nlpd": "Test NLPD",
+    "train_rmse": "Train RMSE",
+    "train_nlpd": "Train NLPD",
+    "test_crps": "Test CRPS",
+    "test_coverage": "90% coverage",
+    "test_calibration_error": "Calibration error",
+    "test_sharpness": "Sharpness",
+}
+
 
 class Picture(NamedTuple):
     """A figure with its name and caption."""
@@ -43,20 +55,63 @@ class Picture(NamedTuple):
     figure: Figure
 
 
+class Cell(NamedTuple):
+    """What stands in a table: a number, smaller lines below it, and a published figure to compare it with."""
+
+    text: str
+    small: str = ""
+    published: str = ""
+
+
+class Table(NamedTuple):
+    """A table with a heading and a remark."""
+
+    title: str
+    note: str
+    header: list[str]
+    rows: list[list[Cell]]
+
+
+class Section(NamedTuple):
+    """The part of a page that reports one run."""
+
+    title: str
+    intro: str
+    pictures: list[Picture]
+    tables: list[Table]
+    claims: list[claims.Claim]
+    stopped: list[str]  # runs that ended before their time, and why
+    records: Records
+
+
 def report(folder: Path) -> Path:
     """Draws the figures and the page of a run again from its records."""
     records = Records.open(folder)
-    if records.experiment not in _REPORTS:
-        raise UserError(f"{folder} is a run of {records.experiment!r}, which this version of ncprior does not know")
+    if records.experiment == ALL:
+        parts = [records.folder / name for name in records.config["parts"]]
+        return _write_page(records, "All figures and tables", [_section(Records.open(part)) for part in parts])
+    section = _section(records)
+    return _write_page(records, section.title, [section])
+
+
+ALL = "all"
+"""The experiment that is all the others."""
+
+
+def _section(records: Records) -> Section:
+    if records.experiment not in _SECTIONS:
+        raise UserError(
+            f"{records.folder} is a run of {records.experiment!r}, which this version of ncprior does not know"
+        )
     missing = [m for m in records.config["methods"] if not records.exists(f"models/{m}.safetensors")]
     if missing:
-        raise UserError(f"{folder} is not finished ({', '.join(missing)} missing): run it again with --resume")
-    return _REPORTS[records.experiment](records)
+        raise UserError(f"{records.folder} is not finished ({', '.join(missing)} missing): run it again with --resume")
+    return _SECTIONS[records.experiment](records)
 
 
-def report_toy(records: Records) -> Path:
+def toy_section(records: Records) -> Section:
     """Figures 1 and 3, and the table of final results."""
-    write_results(records)
+    learning_curves.write_results(records)
     seeds = records.config["seeds"]
     spread = f"mean and standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
     pictures = [
@@ -71,7 +126,7 @@ def report_toy(records: Records) -> Path:
         Picture(
             "figure3",
             "Figure 3: learning curves",
-            f"Root mean squared error and negative log predictive density on the visible labels and on all "
+            "Root mean squared error and negative log predictive density on the visible labels and on all "
             f"points that are not visible, {spread}.",
             draw_learning_curves(collect_learning_curves(records)),
         ),
@@ -80,12 +135,14 @@ def report_toy(records: Records) -> Path:
         "A sine with a small slope and noise that grows with x. Labels are available only within two bands, and the "
         "models are tested on every point that they have not seen: outside of the bands too."
     )
-    return _write_page(records, "Active learning in one dimension", intro, pictures, PUBLISHED_TOY)
+    tables = [_results_table(records, PUBLISHED_TOY), _settings_table(records, PRESETS)]
+    checked = claims.toy_claims(records)
+    return Section("Active learning in one dimension", intro, pictures, tables, checked, _stopped(records), records)
 
 
-def report_flights(records: Records) -> Path:
+def flights_section(records: Records) -> Section:
     """Figure 4, and the table of final results."""
-    write_results(records)
+    learning_curves.write_results(records)
     seeds, data = records.config["seeds"], records.config["data"]
     source = data["source"] if data["source"] == "npy" else f"{data['source']}, split {data['split']}"
     picture = Picture(
@@ -99,95 +156,157 @@ def report_flights(records: Records) -> Path:
         f"Arrival delays of real flights ({source}), predicted from eight facts about each flight. Labels are "
         "acquired from all training rows."
     )
-    return _write_page(records, "Active learning on flight delays", intro, [picture], {})
+    tables = [_results_table(records, {}), _settings_table(records, FLIGHTS_PRESETS)]
+    checked = claims.flights_claims(records)
+    return Section("Active learning on flight delays", intro, [picture], tables, checked, _stopped(records), records)
 
 
-def report_robustness(records: Records) -> Path:
+def robustness_section(records: Records) -> Section:
     """Figure 5 of the paper on flights, or the figure of its appendix C on the toy data."""
     robustness.write_results(records)
     flights = records.experiment == robustness.NAMES["flights"]
-    seeds = records.config["seeds"]
     picture = Picture(
-        "figure5",
+        "figure5" if flights else "appendix-c",
         "Figure 5: robustness to the input noise" if flights else "Appendix C: robustness to the input noise",
-        f"Final test performance with Gaussian noise of variance sigma_x^2 (solid) and uniform noise on [-2 sigma_x, "
-        f"2 sigma_x] (dashed), mean and standard deviation over {seeds} seeds. The baselines have no input noise; "
-        "their medians are dotted, or named at the top if they are off the scale.",
+        "Final test performance with Gaussian noise of variance sigma_x^2 (solid) and uniform noise on [-2 sigma_x, "
+        f"2 sigma_x] (dashed), mean and standard deviation over {records.config['seeds']} seeds. The baselines have no "
+        "input noise; their medians are dotted, or named at the top if they are off the scale.",
         draw_robustness(robustness.collect(records), unit="minutes" if flights else ""),
     )
     intro = "The active learning experiment with other input noise: how much does the choice matter?"
     where = "flight delays" if flights else "one dimension"
-    return _write_page(
-        records, f"Robustness to noise patterns, {where}", intro, [picture], {} if flights else PUBLISHED_TOY
+    tables = [_results_table(records, {} if flights else PUBLISHED_TOY)]
+    checked = claims.robustness_claims(records)
+    name = f"Robustness to noise patterns, {where}"
+    return Section(name, intro, [picture], tables, checked, _stopped(records), records)
+
+
+def regression_section(records: Records) -> Section:
+    """Table 1, and the learning curves of its networks."""
+    stopped = [f"{title(name)}: {why}" for name, why in regression.write_results(records).items()]
+    picture = Picture(
+        "table1",
+        "Learning curves",
+        "Root mean squared error (minutes) and negative log predictive density after every epoch; a dot marks the "
+        "weights that were kept, grey lines the baselines on the same split.",
+        regression_report.draw_curves(
+            regression_report.collect_curves(records), regression_report.collect_baselines(records)
+        ),
     )
+    rows = [
+        [Cell(row.title), Cell(row.kind, row.note), Cell(_number(row.nlpd)), Cell(_number(row.rmse))]
+        for row in regression_report.collect_table(records)
+    ]
+    notes = records.read_json("results.json")["notes"]
+    note = (
+        "Rows marked as published are printed in the paper, on the authors' split, which is not known to be ours: "
+        f"compare networks with the baselines on the same split. {' '.join(notes)}"
+    )
+    table = Table("Table 1", note, ["Model", "From", "Test NLPD", "Test RMSE (minutes)"], rows)
+    intro = "Networks of three wide layers on all training rows: does the method scale?"
+    checked = claims.regression_claims(records)
+    return Section("Regression of flight delays", intro, [picture], [table], checked, stopped, records)
 
 
-def _write_page(
-    records: Records, heading: str, intro: str, pictures: list[Picture], published: dict[str, dict[str, str]]
-) -> Path:
-    results, config = records.read_json("results.json"), records.config
-    images = {}
-    for picture in pictures:
-        for kind in _FORMATS:
-            # Without the date the same records give the same file.
-            metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
-            buffer = io.BytesIO()
-            with style():
-                picture.figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
-            content = buffer.getvalue()
-            records.write_bytes(f"figures/{picture.name}.{kind}", content)
-            if kind == "svg":
-                images[picture.name] = "data:image/svg+xml;base64," + base64.b64encode(content).decode()
+def _write_page(records: Records, heading: str, sections: list[Section]) -> Path:
+    images = [[_save(section.records, picture) for picture in section.pictures] for section in sections]
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("ncprior.report"), autoescape=True, undefined=jinja2.StrictUndefined
     )
     page = environment.get_template("page.html").render(
         title=heading,
-        intro=intro,
-        pictures=pictures,
+        sections=sections,
         images=images,
-        rows=_result_rows(results, published),
-        failed=results["failed_seeds"],
-        titles={name: title(name) for name in config["methods"]},
-        seconds={name: records.read_notes(f"models/{name}.safetensors")["seconds"] for name in config["methods"]},
-        config=_flat({key: value for key, value in config.items() if key != "settings"}),
-        settings=_setting_rows(config),
-        preset=config["preset"],
-        published=bool(published),
-        versions=results["versions"],
+        rule=claims.RULE,
+        origins=[_origin(section.records) for section in sections],
         folder=records.folder.name,
     )
     return records.write_bytes("report.html", page.encode())
 
 
-def _result_rows(results: dict[str, Any], published: dict[str, dict[str, str]]) -> list[dict[str, Any]]:
-    rows = []
-    for name, metrics in results["methods"].items():
-        cells = {key: {**value, "published": published.get(name, {}).get(key)} for key, value in metrics.items()}
-        rows.append({"title": title(name), "cells": cells})
-    return rows
+def _save(records: Records, picture: Picture) -> str:
+    """Writes the figure in every format, and gives it as the address of an image."""
+    address = ""
+    for kind in _FORMATS:
+        # Without the date the same records give the same file.
+        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
+        buffer = io.BytesIO()
+        with style():
+            picture.figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+        records.write_bytes(f"figures/{picture.name}.{kind}", buffer.getvalue())
+        if kind == "svg":
+            address = "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return address
 
 
-def _setting_rows(config: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every setting with its value, what the presets have, and what the paper and the released code say."""
-    presets = FLIGHTS_PRESETS if config["data"] else PRESETS
+def _results_table(records: Records, published: dict[str, dict[str, str]]) -> Table:
+    results = records.read_json("results.json")
+    rows = [
+        [
+            Cell(title(name)),
+            *(
+                Cell(
+                    f"{_number(metrics[key]['mean'])} ± {_number(metrics[key]['std'])}",
+                    f"median {_number(metrics[key]['median'])}",
+                    published.get(name, {}).get(key, ""),
+                )
+                for key in _COLUMNS
+            ),
+        ]
+        for name, metrics in results["methods"].items()
+    ]
+    note = (
+        "Mean ± standard deviation at the end of the run; lower is better, except for coverage, which is best at 0.9. "
+        "Compare medians where a mean is ruled by a few seeds."
+    )
+    if published:
+        note += " Published figures are those that the paper prints (appendix C), not of this run."
+    return Table("Final results", note, ["Method", *_COLUMNS.values()], rows)
+
+
+def _settings_table(records: Records, presets: dict[str, Settings]) -> Table:
+    """What differs between the presets, and which values this run had."""
+    config = records.config
     paper, reference = (dataclasses.asdict(presets[name]) for name in ("paper", "reference"))
-    rows = []
-    for field in dataclasses.fields(Settings):
-        said = DIFFERENCES.get(field.name, ("", ""))
-        value = config["settings"][field.name]
-        rows.append(
-            {
-                "name": field.name,
-                "value": _value(value),
-                "paper": _value(paper[field.name]),
-                "reference": _value(reference[field.name]),
-                "says_paper": said[0],
-                "says_reference": said[1],
-                "differs": paper[field.name] != reference[field.name],
-            }
-        )
-    return sorted(rows, key=lambda row: not row["differs"])
+    rows = [
+        [
+            Cell(name),
+            Cell(_value(config["settings"][name])),
+            Cell(said[0], _value(paper[name])),
+            Cell(said[1], _value(reference[name])),
+        ]
+        for name, said in DIFFERENCES.items()
+        if paper[name] != reference[name]
+    ]
+    note = (
+        "The published figures came from the authors' released code, which differs from the text of the paper. The "
+        f"preset 'paper' follows the text, 'reference' the code. This run began with '{config['preset']}'."
+    )
+    return Table(
+        "What the presets mean", note, ["Setting", "This run", "The paper says", "The released code does"], rows
+    )
+
+
+def _origin(records: Records) -> dict[str, str]:
+    """Where the numbers of a run come from: configuration, versions, times."""
+    content = records.read_json("config.json")
+    found = {key: _value(value) for key, value in _flat(content["config"]).items()}
+    for name in content["config"]["methods"]:
+        seconds = records.read_notes(f"models/{name}.safetensors").get("seconds")
+        if seconds is not None:
+            found[f"training time, {title(name)}"] = f"{seconds:.0f} s"
+    return found | {"versions": ", ".join(f"{name} {version}" for name, version in content["versions"].items())}
+
+
+def _stopped(records: Records) -> list[str]:
+    failed = records.read_json("results.json")["failed_seeds"]
+    return [f"{title(name)}, run {seed}: {why}" for name, seeds in failed.items() for seed, why in seeds.items()]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if abs(value) < 10_000 else f"{value:.1e}"
 
 
 def _value(value: Any) -> str:
@@ -201,8 +320,9 @@ def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-_REPORTS: dict[str, Callable[[Records], Path]] = {
-    "toy": report_toy,
-    "flights": report_flights,
-    **dict.fromkeys(robustness.NAMES.values(), report_robustness),
+_SECTIONS: dict[str, Callable[[Records], Section]] = {
+    "toy": toy_section,
+    "flights": flights_section,
+    **dict.fromkeys(robustness.NAMES.values(), robustness_section),
+    regression.NAME: regression_section,
 }
