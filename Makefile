@@ -7,7 +7,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: demo test bench lock clean
 
 demo: $(VENV)/installed  ## Install, run the toy experiment in a quick version, say where the report is
-	$(BIN)/ncprior paper toy --quick --out runs/demo $(if $(wildcard runs/demo/config.json),--resume)
+	rm -rf runs/demo
+	$(BIN)/ncprior paper toy --quick --out runs/demo
 
 test: $(VENV)/tested  ## Linters, types, layers and tests
 	$(BIN)/ruff format --check .
@@ -24,6 +25,7 @@ bench: $(VENV)/tested  ## Speed as ratios of what the machine can do; a table an
 lock:
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "pip>=25.1"
 	$(BIN)/python -m pip install --quiet -e . --group test
 	$(BIN)/python -m pip freeze --exclude-editable > requirements.lock
 

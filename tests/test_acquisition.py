@@ -69,9 +69,10 @@ def test_ood_information_gain_by_hand():
     np.testing.assert_allclose(acquisition.ood_information_gain(OOD), expected, rtol=1e-5)
 
 
-def test_ood_information_gain_needs_the_classifier():
-    with pytest.raises(AssertionError, match="OOD"):
-        acquisition.ood_information_gain(ROWS)
+def test_ood_information_gain_of_the_blend():
+    """The released code's blend has the OOD probability as its uncertainty."""
+    prediction = Prediction(jnp.zeros((1, 1)), jnp.full((1, 1), 0.5), jnp.full((1, 1), 0.75))
+    np.testing.assert_allclose(acquisition.ood_information_gain(prediction), [0.5 * np.log(1 + 0.75 / 0.25)], rtol=1e-5)
 
 
 def test_ood_probability_by_hand():

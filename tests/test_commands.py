@@ -1,26 +1,45 @@
 """The command line through real processes, as a user would run it."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from ncprior.experiments.learning_curves import load_networks
+from ncprior.experiments.records import Records
+
 NCPRIOR = str(Path(sys.executable).parent / "ncprior")
-SMALL = ["--seeds", "2", "--set", "hidden=16,16", "--set", "evaluate_every=5", "--set", "select_every=5"]
+SMALL = ["--seeds", "2", "--set", "hidden=16,16", "--set", "select_every=5", "--set", "evaluate_every=5"]
 
 
-def ncprior(*arguments, **options):
-    return subprocess.run([NCPRIOR, *map(str, arguments)], capture_output=True, text=True, timeout=120, **options)
+# The processes compile as those of users do: without the flag that makes the tests' own programs compile faster.
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
 
 
-def toy(out, *arguments, epochs=30, methods="bbb+ncp,det"):
-    return ncprior("paper", "toy", *SMALL, "--set", f"epochs={epochs}", "--methods", methods, "--out", out, *arguments)
+# In front of a command: runs it on a single core.
+ONE_CORE = [
+    *(sys.executable, "-c"),
+    "import os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); os.execv(sys.argv[1], sys.argv[1:])",
+]
+
+
+def ncprior(*arguments, before=(), **options):
+    command = [*before, NCPRIOR, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, env=ENVIRONMENT, **options)
+
+
+def toy(out, *arguments, epochs=30, methods="bbb+ncp,det", **options):
+    settings = [*SMALL, "--set", f"epochs={epochs}", "--methods", methods, "--out", out]
+    return ncprior("paper", "toy", *settings, *arguments, **options)
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +92,10 @@ def test_report_draws_again_from_records_alone(finished, tmp_path):
     assert (out / "figures" / "figure3.svg").read_bytes() == figure
 
 
-def start(out, *arguments):
+def start(out, *arguments, before=()):
     command = [NCPRIOR, "paper", "toy", *SMALL, "--set", "epochs=4000", "--methods", "bbb+ncp", "--out", str(out)]
-    return subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([*before, *command, *arguments], text=True, env=ENVIRONMENT, **pipes)
 
 
 def wait_for_epoch(process, out, epoch):
@@ -110,7 +130,8 @@ def test_interrupted_and_killed_runs_go_on_to_the_same_numbers(tmp_path):
     # A process that dies while it writes leaves a draft, which must not matter.
     (broken / "metrics" / ".bbb+ncp.parquet.part.parquet").write_bytes(b"half")
 
-    process = start(broken, "--resume", *settings)
+    # The last part runs on a single core: neither that nor the interruptions may change a bit.
+    process = start(broken, "--resume", *settings, before=ONE_CORE)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     process = start(whole, *settings)
@@ -121,6 +142,31 @@ def test_interrupted_and_killed_runs_go_on_to_the_same_numbers(tmp_path):
     assert a.equals(b)
     for name in ("labels/bbb+ncp.parquet", "curves/bbb+ncp.parquet"):
         assert pq.read_table(whole / name).equals(pq.read_table(broken / name))
+
+
+def test_a_seed_is_the_same_alone_and_on_one_core(finished, tmp_path):
+    done = toy(tmp_path / "run", "--seeds", "1", before=ONE_CORE)
+    assert done.returncode == 0, done.stderr
+    for name in ("bbb+ncp", "det"):
+        alone, among = (pq.read_table(run / "metrics" / f"{name}.parquet") for run in (tmp_path / "run", finished[0]))
+        assert alone.equals(among.filter(pc.field("seed") == 0))
+
+
+def test_trained_networks_can_be_loaded(finished):
+    records = Records.open(finished[0])
+    method, networks = load_networks(records, "bbb+ncp")
+    assert len(networks) == 2
+    curves = records.read_table("curves/bbb+ncp.parquet")
+    second = curves["seed"] == 1
+    prediction = method(networks[1], jnp.asarray(curves["x"][second])[:, None])
+    np.testing.assert_allclose(prediction.mean[:, 0], curves["mean"][second], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(prediction.uncertainty[:, 0], curves["uncertainty"][second], rtol=1e-4, atol=1e-5)
+
+
+def test_other_scores_for_every_method(tmp_path):
+    done = toy(tmp_path / "run", "--acquisition", "ood_information_gain", methods="odc+ncp,odc+ncp@random", epochs=10)
+    assert done.returncode == 0, done.stderr
+    assert "ood information gain" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_a_finished_run_is_not_run_again(finished):
@@ -142,6 +188,7 @@ def test_a_finished_run_is_not_run_again(finished):
         (["--set", "gamma=much"], "--set gamma=much: expected a number"),
         (["--set", "gamma=-1"], "gamma must not be negative, got -1.0"),
         (["--set", "hidden=0"], "hidden must name at least one layer"),
+        (["--set", "leaky_slope=nan"], "leaky_slope must be a finite number, got nan"),
         (["--set", "draw=dice"], "expected without_replacement or with_replacement or greedy"),
         (["--set", "epochs=70"], "evaluate_every (500) must divide"),
         (["--set", "select=100"], "the schedule asks for 4910 labels but there are only 400 rows"),
@@ -156,11 +203,15 @@ def test_bad_options_get_one_clear_line(tmp_path, arguments, message):
     assert message in done.stderr
 
 
-def test_bad_folders_get_one_clear_line(finished, tmp_path):
+def test_bad_folders_get_one_clear_line(finished, tmp_path, tmp_path_factory):
     (tmp_path / "notes.txt").write_text("mine")
+    foreign = tmp_path_factory.mktemp("foreign")
+    (foreign / "config.json").write_text("{}")
     cases = [
         (["report", tmp_path / "nowhere"], "no run of ncprior"),
         (["report", tmp_path], "no run of ncprior"),
+        (["report", foreign], "not of a run of ncprior, or damaged"),
+        (["paper", "toy", "--out", foreign, "--resume"], "not of a run of ncprior, or damaged"),
         (["paper", "toy", "--out", tmp_path], "not a run of ncprior"),
         (["paper", "toy", "--out", finished[0]], "add --resume"),
         (["paper", "toy", "--out", finished[0], "--resume"], "other settings"),

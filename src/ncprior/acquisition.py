@@ -18,11 +18,11 @@ Score = Callable[[Predictive], Array]
 Draw = Literal["without_replacement", "with_replacement", "greedy"]
 
 _EPSILON = 1e-8
-"""Added to the noise variance below a fraction, as in the released code."""
+"""Added to the noise variance below a fraction, as in the released code; in both presets, for rows without noise."""
 
 
 def information_gain(prediction: Predictive) -> Array:
-    """``0.5 ln(1 + uncertainty^2 / noise^2)``: what a label is expected to tell about the weights, in nats.
+    """``0.5 ln(1 + uncertainty^2 / noise^2)``: what a label is expected to tell about the weights, in nats per output.
 
     The Gaussian form of Equation 6 (MacKay, 1992): high where the model is uncertain and the label is not noisy.
     """
@@ -32,9 +32,11 @@ def information_gain(prediction: Predictive) -> Array:
 def ood_information_gain(prediction: Predictive) -> Array:
     """``0.5 ln(1 + pi / noise^2)``: the classifier's OOD probability in place of the variance (Section 5).
 
-    Needs the mixture that the OOD classifier predicts, whose first part is the network's own prediction.
+    For predictions of the OOD classifier: its mixture, whose first part is the network's own prediction, or the
+    released code's blend, whose uncertainty is the probability.
     """
-    assert isinstance(prediction, MixturePrediction), "only the OOD classifier's mixture has an OOD probability"
+    if not isinstance(prediction, MixturePrediction):
+        return _gain(prediction.uncertainty, prediction.noise)
     return _gain(prediction.weights[..., 1], prediction.parts.noise[..., 0])
 
 
@@ -139,10 +141,10 @@ def draw_with_replacement(logits: Array, count: int, *, key: Array) -> Array:
 
 
 def _gumbel(key: Array, shape: tuple[int, ...]) -> Array:
-    """Gumbel noise with 2^32 levels, most of them at its upper end.
+    """Gumbel noise that is finest at its upper end, where the rows that are drawn come from.
 
-    `jax.random.gumbel` has 2^23, too few for large pools: rows would tie, and the first of them always win. Its mode
-    ``high`` has enough, for twice the time.
+    `jax.random.gumbel` has 2^23 levels, too few for large pools: rows would tie, and the first of them always win. Its
+    mode ``high`` has enough, for twice the time.
     """
     uniform = (jax.random.bits(key, shape).astype(jnp.float32) + 0.5) * 2.0**-32
     return -jnp.log(-jnp.log1p(-jnp.minimum(uniform, 1 - 2.0**-24)))

@@ -130,7 +130,7 @@ class Simulation:
 
     def start(self) -> Snapshot:
         """All seeds at epoch 0, each with its initial labels."""
-        keys = seed_keys(padded(self.seeds, self.mesh))
+        keys = seed_keys(self.seeds)
 
         def one(key: Array, flat: Array) -> Learner:
             key_labels, key_learner = jax.random.split(key)
@@ -147,14 +147,21 @@ class Simulation:
         flat = jnp.zeros(len(self._train.inputs))
         learners = jax.jit(jax.vmap(one, in_axes=(0, None)))(keys, flat)
         if self.input_priors is not None:
-            run = np.minimum(np.arange(len(keys)), len(self.seeds) - 1)
-            priors = jax.tree.map(lambda leaf: jnp.asarray(leaf)[run], self.input_priors)
-            learners = learners._replace(input_prior=priors)
+            learners = learners._replace(input_prior=jax.tree.map(jnp.asarray, self.input_priors))
         return Snapshot(Clock(0, self.schedule.initial), self.place(learners))
 
     def place(self, learners: Learner) -> Learner:
-        """The learners spread over the devices, where the program expects them."""
-        return jax.device_put(learners, NamedSharding(self.mesh, PartitionSpec("seeds")))
+        """One learner for each seed, spread over the devices as the program expects them.
+
+        The last one is repeated until every device has the same number.
+        """
+        rows = np.minimum(np.arange(len(padded(self.seeds, self.mesh))), len(self.seeds) - 1)
+        filled = jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], learners)
+        return jax.device_put(filled, NamedSharding(self.mesh, PartitionSpec("seeds")))
+
+    def real(self, learners: Learner) -> Learner:
+        """The learners of the seeds, without those that only fill up the devices."""
+        return jax.tree.map(lambda leaf: leaf[: len(self.seeds)], learners)
 
     def run(self, snapshot: Snapshot | None = None) -> Iterator[tuple[Snapshot, Evaluation]]:
         """Goes on from the snapshot, or from the start, to the end; yields after every stretch.
@@ -189,8 +196,7 @@ class Simulation:
             prediction = predict_in_blocks(predict, jnp.asarray(inputs))
             return prediction.rescale(self.data.target_scale, self.data.target_shift)
 
-        prediction = jax.jit(partial(jax.lax.map, one))(learners.params)
-        return jax.tree.map(lambda leaf: leaf[: len(self.seeds)], prediction)
+        return jax.jit(partial(jax.lax.map, one))(self.real(learners).params)
 
     def _run_stretch(
         self, learners: Learner, train: Rows, test: Rows, clock: Clock, epochs: Array, select: Array

@@ -1,14 +1,14 @@
 """The methods as rows of one table: which heads, which loss terms, how to predict, how to pick labels."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ncprior.acquisition import SCORES, Acquisition, information_gain, ood_information_gain
+from ncprior.acquisition import SCORES, Acquisition
 from ncprior.distributions import Bernoulli, Normal
 from ncprior.input_priors import Gaussian, InputPrior, Uniform
 from ncprior.networks import MLP, BayesianMean, Heads, Network, Noise, Ood, PointMean
@@ -35,9 +35,15 @@ TITLES = {"det": "Det", "det+ncp": "Det+NCP", "bbb": "BBB", "bbb+ncp": "BBB+NCP"
 """Names of the methods, and how the paper writes them."""
 
 
-def title(name: str) -> str:
-    """How a method is written in figures; ``NAME@SCORE`` is the method with labels drawn by another score."""
+def split_name(name: str) -> tuple[str, str]:
+    """The method and the score in ``NAME@SCORE``, a method whose labels are drawn by another score than its own."""
     base, _, score = name.partition("@")
+    return base, score
+
+
+def title(name: str) -> str:
+    """How a method is written in figures."""
+    base, score = split_name(name)
     return f"{TITLES[base]}, {score.replace('_', ' ')} labels" if score else TITLES[base]
 
 
@@ -76,9 +82,8 @@ def methods(settings: Settings = PAPER) -> dict[str, Method]:
     noise = (Gaussian if s.input_noise == "gaussian" else Uniform)(s.input_noise_std)
     prior = OutputPrior(s.output_std, s.output_centre, s.direction)
     mixture = s.odc_prediction == "mixture"
-    by_gain = Acquisition(information_gain, s.gain_exponent, s.temperature, s.draw)
-    by_ood = replace(by_gain, score=ood_information_gain) if mixture else by_gain
-    by_proxy = replace(by_gain, score=SCORES[s.det_score], exponent=1.0)
+    by_gain, by_proxy = acquire_by("information_gain", s), acquire_by(s.det_score, s)
+    by_ood = acquire_by("ood_information_gain", s) if mixture else by_gain
     nll = Weighted(1.0, NLL(s.expectation))
     weight_kl = WeightKL(s.weight_prior_std)
 
@@ -108,6 +113,12 @@ def methods(settings: Settings = PAPER) -> dict[str, Method]:
         Method("odc+ncp", classifier, odc_ncp, odc_predict, by_ood, noise),
     ]
     return {method.name: method for method in table}
+
+
+def acquire_by(score: str, settings: Settings) -> Acquisition:
+    """Labels drawn by the score of this name; the exponent of the gain is for gains alone."""
+    exponent = settings.gain_exponent if score.endswith("information_gain") else 1.0
+    return Acquisition(SCORES[score], exponent, settings.temperature, settings.draw)
 
 
 def make_init(settings: Settings, *, belief: bool = False, ood: bool = False) -> Callable[..., Network]:

@@ -5,6 +5,7 @@ The published figures came from the released code, which differs from the text o
 Where the paper is silent and one must choose, `PAPER` takes the plainest reading, and `DIFFERENCES` says so.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -78,6 +79,10 @@ class Settings:
             "temperature",
         ]
         positive += [name for name in ("noise_prior_std", "clip") if getattr(self, name) is not None]
+        numbers = [name for name, value in vars(self).items() if isinstance(value, float)]
+        for name in numbers:
+            if not math.isfinite(getattr(self, name)):
+                raise UserError(f"{name} must be a finite number, got {getattr(self, name)}")
         for name in positive:
             if not getattr(self, name) > 0:
                 raise UserError(f"{name} must be above 0, got {getattr(self, name)}")

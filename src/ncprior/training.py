@@ -135,6 +135,12 @@ class Trainer(NamedTuple):
 
         state = (learner.params, learner.optimizer, jnp.zeros(len(names)), learner.failed, learner.culprits)
         params, optimizer, sums, failed, culprits = jax.lax.fori_loop(0, epochs, one_epoch, state)
+        # A seed whose loss is not finite stays what it was before.
+        params, optimizer = jax.tree.map(
+            lambda new, old: jnp.where(failed >= 0, old, new),
+            (params, optimizer),
+            (learner.params, learner.optimizer),
+        )
         means = sums / jnp.maximum(steps * epochs, 1)
         terms = {name: means[i] for i, name in enumerate(names)}
         return learner._replace(params=params, optimizer=optimizer, terms=terms, failed=failed, culprits=culprits)

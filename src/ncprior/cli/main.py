@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +16,7 @@ from ncprior.errors import UserError
 
 if TYPE_CHECKING:
     from ncprior.experiments.flights import Source
+    from ncprior.experiments.records import Records
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -104,9 +105,10 @@ def paper_toy(
     config = toy.configure(str(preset), split_names(methods), seeds, acquisition, quick=quick)
     config = apply_changes(config, change or [])
     records = Records.create(out, toy.NAME, dataclasses.asdict(config), resume=resume)
-    with explained_interrupt(), progress_bars(config.methods) as show:
-        toy.experiment(config, records, show)
-    print(f"report: {report(out)}")
+    with explained_interrupt():
+        with progress_bars(config.methods, finished(records, config.methods)) as show:
+            toy.experiment(config, records, show)
+        print(f"report: {report(out)}")
 
 
 DataOption = Annotated[
@@ -155,9 +157,10 @@ def paper_flights(
     config = apply_changes(config, change or [])
     loaded = source.load()
     records = Records.create(out, flights.NAME, dataclasses.asdict(config), resume=resume)
-    with explained_interrupt(), progress_bars(config.methods) as show:
-        flights.experiment(config, loaded, records, show)
-    print(f"report: {report(out)}")
+    with explained_interrupt():
+        with progress_bars(config.methods, finished(records, config.methods)) as show:
+            flights.experiment(config, loaded, records, show)
+        print(f"report: {report(out)}")
 
 
 class Task(StrEnum):
@@ -174,13 +177,15 @@ def paper_robustness(
     split: SplitOption = "temporal",
     planes: PlanesOption = None,
     preset: PresetOption = Preset.reference,
-    seeds: Annotated[int, typer.Option(help="Number of seeds for each of the 20 settings.")] = 5,
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of seeds for each of the 20 settings. [default: 5; quick: 2]")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The quick schedule, two seeds.")] = False,
     change: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder. [default: runs/robustness-TASK]")] = None,
     resume: ResumeOption = False,
 ) -> None:
-    """Robustness to noise patterns: Figure 5 and the figure of appendix C.
+    """Robustness to noise patterns: Figure 5 and the figure of appendix C. The data options are for flights.
 
     [bold]Examples[/bold]
 
@@ -201,13 +206,16 @@ def paper_robustness(
     else:
         source = flight_source(data, split, planes)
         base, loaded = flights.configure(source, str(preset), quick=quick), source.load()
+    if any(item.startswith("input_noise") for item in change or []):
+        raise UserError("--set input_noise...: this experiment compares all kinds and sizes of input noise itself")
     config = apply_changes(robustness.configure(base, seeds, quick=quick), change or [])
     name = robustness.NAMES[task]
     out = out or Path("runs") / name
     records = Records.create(out, name, dataclasses.asdict(config), resume=resume)
-    with explained_interrupt(), progress_bars(config.methods) as show:
-        robustness.experiment(config, loaded, records, show, evaluate_unseen=task == Task.toy)
-    print(f"report: {report(out)}")
+    with explained_interrupt():
+        with progress_bars(config.methods, finished(records, config.methods)) as show:
+            robustness.experiment(config, loaded, records, show, evaluate_unseen=task == Task.toy)
+        print(f"report: {report(out)}")
 
 
 class Recipe(StrEnum):
@@ -260,9 +268,10 @@ def paper_regression(
         quick=quick,
     )
     records = Records.create(out, regression.NAME, dataclasses.asdict(config), resume=resume)
-    with explained_interrupt(), progress_bars(config.methods) as show:
-        regression.experiment(config, records, show)
-    print(f"report: {report(out)}")
+    with explained_interrupt():
+        with progress_bars(config.methods, finished(records, config.methods)) as show:
+            regression.experiment(config, records, show)
+        print(f"report: {report(out)}")
 
 
 @paper.command("all")
@@ -318,6 +327,11 @@ def draw_report(folder: Annotated[Path, typer.Argument(help="Folder of a finishe
 def split_names(text: str) -> tuple[str, ...]:
     """The names in a comma-separated list, each once."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def finished(records: "Records", methods: Sequence[str]) -> list[str]:
+    """The methods of a run that are done."""
+    return [name for name in methods if records.exists(f"models/{name}.safetensors")]
 
 
 def flight_source(data: str, split: str, planes: Path | None) -> "Source":

@@ -11,17 +11,18 @@ T = TypeVar("T")
 
 def apply_changes(config: T, changes: list[str], parts: tuple[str, ...] = ("settings", "schedule")) -> T:
     """The configuration with fields of its parts replaced, each given as ``NAME=VALUE``."""
+    values: dict[str, dict[str, Any]] = {part: {} for part in parts}
     for change in changes:
         name, found, text = change.partition("=")
         owners = [part for part in parts if name in _fields(getattr(config, part))]
         if not found or not owners:
             known = [field for part in parts for field in _fields(getattr(config, part))]
             raise UserError(f"--set {change}: give NAME=VALUE with one of the names {', '.join(known)}")
-        part = getattr(config, owners[0])
-        value = parse(text, get_type_hints(type(part))[name], name)
-        changed = dataclasses.replace(part, **{name: value})
-        config = dataclasses.replace(config, **{owners[0]: changed})  # type: ignore[type-var]
-    return config
+        kind = get_type_hints(type(getattr(config, owners[0])))[name]
+        values[owners[0]][name] = parse(text, kind, name)
+    # All at once: single changes may not fit together with what the others have yet to change.
+    changed = {part: dataclasses.replace(getattr(config, part), **new) for part, new in values.items()}
+    return dataclasses.replace(config, **changed)  # type: ignore[type-var]
 
 
 def parse(text: str, kind: Any, name: str) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -14,10 +15,11 @@ from ncprior.active import Evaluation, Schedule, Simulation, Snapshot
 from ncprior.data.dataset import Dataset
 from ncprior.errors import UserError
 from ncprior.experiments.records import Records, summary
-from ncprior.methods import Method, methods
+from ncprior.methods import Method, acquire_by, methods, split_name
+from ncprior.networks import Network
 from ncprior.optimizers import adam
 from ncprior.presets import Settings
-from ncprior.training import Clock, Learner, Trainer, explain_failure
+from ncprior.training import Clock, Learner, Trainer, combine, explain_failure, seed_keys
 
 DEFAULT_METHODS = ("bbb+ncp", "odc+ncp", "bbb", "det")
 """The four models of the paper, in the order of its figures' legends."""
@@ -41,7 +43,7 @@ class Config:
     def __post_init__(self) -> None:
         known = methods(self.settings)
         for name in self.methods:
-            base, _, score = name.partition("@")
+            base, score = split_name(name)
             if base not in known:
                 raise UserError(f"unknown method {base!r}: choose from {', '.join(known)}")
             if score and score not in SCORES:
@@ -55,15 +57,14 @@ class Config:
 
     def method(self, name: str) -> Method:
         """The method of this name with the run's settings and acquisition."""
-        base, _, score = name.partition("@")
+        base, score = split_name(name)
         method = methods(self.settings)[base]
         score = score or self.acquisition or ""
         if not score:
             return method
         if score.startswith("ood") and base != "odc+ncp":
             raise UserError(f"{score} needs the OOD classifier: use --methods odc+ncp")
-        rule = dataclasses.replace(method.acquisition, score=SCORES[score])
-        return dataclasses.replace(method, acquisition=rule)
+        return dataclasses.replace(method, acquisition=acquire_by(score, self.settings))
 
     def trainer(self, name: str) -> Trainer:
         """What trains the method of this name."""
@@ -130,6 +131,26 @@ def run(
     write_results(records)
 
 
+def load_networks(records: Records, name: str) -> tuple[Method, list[Network]]:
+    """The method of this name in a finished run, and its trained networks, one for each seed.
+
+    ``method(network, inputs)`` is then the prediction for rows ``[rows, inputs]``, standardised as in training.
+    """
+    plain = dict(records.config)
+    settings = Settings(**{**plain["settings"], "hidden": tuple(plain["settings"]["hidden"])})
+    parts = {"settings": settings, "schedule": Schedule(**plain["schedule"]), "methods": tuple(plain["methods"])}
+    config = Config(**{**plain, **parts})
+    trainer = config.trainer(name)
+    file = f"models/{name}.safetensors"
+    notes = records.read_notes(file)
+    inputs, outputs = notes["shape"]
+    keys = seed_keys(notes["seeds"])
+    like = jax.vmap(lambda key: eqx.filter(trainer.method.init(inputs, outputs, key=key), eqx.is_inexact_array))(keys)
+    params, static = records.read_tree(file, like), trainer.static(inputs, outputs)
+    networks = [combine(jax.tree.map(lambda leaf, i=i: leaf[i], params), static) for i in range(len(notes["seeds"]))]
+    return trainer.method, networks
+
+
 def write_results(records: Records) -> None:
     """Final values over the seeds, as ``results.json``."""
     config = records.config
@@ -148,7 +169,7 @@ def write_results(records: Records) -> None:
             "methods": results,
             "failed_seeds": {name: seeds for name, seeds in failed.items() if seeds},
             "config": config,
-            "versions": records.read_json("config.json")["versions"],
+            "versions": records.versions,
         },
     )
 
@@ -185,7 +206,7 @@ def _run_method(
             clock, learners = snapshot
             records.write_tree(
                 f"checkpoints/{name}.safetensors",
-                learners,
+                simulation.real(learners),
                 clock=[int(clock.epoch), int(clock.labels)],
                 seconds=time.monotonic() - started,
             )
@@ -203,8 +224,9 @@ def _run_method(
     finish(simulation, learners, name)
     records.write_tree(
         f"models/{name}.safetensors",
-        learners.params,
+        simulation.real(learners).params,
         seeds=seeds,
+        shape=[simulation.data.train_inputs.shape[1], simulation.data.train_targets.shape[1]],
         failed=_failed(simulation, learners),
         seconds=time.monotonic() - started,
     )
@@ -219,7 +241,7 @@ def _resume(
         return None, {}, 0.0
     notes = records.read_notes(checkpoint)
     clock = Clock(*notes["clock"])
-    learners = simulation.place(records.read_tree(checkpoint, simulation.start().learners))
+    learners = simulation.place(records.read_tree(checkpoint, simulation.real(simulation.start().learners)))
     columns = records.read_table(f"metrics/{name}.parquet")
     # The metrics are written just before the checkpoint, so they may be one round ahead of it.
     kept = columns["epoch"] <= clock.epoch

@@ -18,6 +18,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,8 @@ class Records:
             return records
         if Path(folder).exists() and (not Path(folder).is_dir() or any(Path(folder).iterdir())):
             raise UserError(f"{folder} exists and is not a run of ncprior: choose another --out")
+        if resume:
+            print(f"no run in {folder} to go on with: starting a new one", file=sys.stderr)
         records.write_json("config.json", content)
         return records
 
@@ -68,12 +71,17 @@ class Records:
     @property
     def experiment(self) -> str:
         """Which experiment the run is of."""
-        return str(self.read_json("config.json")["experiment"])
+        return str(self._content()["experiment"])
 
     @property
     def config(self) -> dict[str, Any]:
         """The configuration of the run."""
-        return dict(self.read_json("config.json")["config"])
+        return dict(self._content()["config"])
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions that the run began with."""
+        return dict(self._content()["versions"])
 
     def path(self, name: str) -> Path:
         """The place of a file."""
@@ -164,11 +172,17 @@ class Records:
         try:
             with safetensors.safe_open(path, "numpy") as file:
                 return {key: json.loads(value) for key, value in (file.metadata() or {}).items()}
-        except (OSError, safetensors.SafetensorError) as error:
+        except (OSError, ValueError, safetensors.SafetensorError) as error:
             raise UserError(f"cannot read {path}: {error}") from error
 
+    def _content(self) -> dict[str, Any]:
+        content = self.read_json("config.json")
+        if not isinstance(content, dict) or not {"experiment", "config", "versions"} <= content.keys():
+            raise UserError(f"{self.path('config.json')} is not of a run of ncprior, or damaged")
+        return content
+
     def _check_same(self, content: Mapping[str, Any]) -> None:
-        old = self.read_json("config.json")
+        old = self._content()
         if old["experiment"] != content["experiment"]:
             raise UserError(f"{self.folder} holds a run of {old['experiment']}: choose another --out")
         differing = _differences(old["config"], _plain(content["config"]))

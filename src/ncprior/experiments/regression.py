@@ -555,7 +555,7 @@ def write_results(records: Records) -> dict[str, str]:
             "baselines": comparison["values"],
             "notes": comparison["notes"],
             "config": config,
-            "versions": records.read_json("config.json")["versions"],
+            "versions": records.versions,
         },
     )
     return stopped

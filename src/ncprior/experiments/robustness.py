@@ -20,7 +20,7 @@ from ncprior.experiments.learning_curves import Config, Progress, Sweep, run
 from ncprior.experiments.records import Records, summary
 
 NAMES = {"toy": "robustness-toy", "flights": "robustness-flights"}
-METHODS = ("bbb+ncp", "odc+ncp", "bbb", "det")
+METHODS = learning_curves.DEFAULT_METHODS
 """The two models whose noise is varied, and the two baselines that figures show as lines."""
 SEEDS = 5
 VARIANCES = np.round(np.arange(0.1, 1.01, 0.1), 1)
@@ -49,9 +49,9 @@ def make_sweep(variances: np.ndarray = VARIANCES) -> Sweep:
     return Sweep(priors, {"variance": variance, "noise": np.where(uniform, "uniform", "gaussian")})
 
 
-def configure(base: Config, seeds: int = SEEDS, *, quick: bool = False) -> Config:
+def configure(base: Config, seeds: int | None = None, *, quick: bool = False) -> Config:
     """The configuration of the experiment that is repeated, with the methods and seeds of this one."""
-    return dataclasses.replace(base, methods=METHODS, seeds=2 if quick else seeds)
+    return dataclasses.replace(base, methods=METHODS, seeds=seeds if seeds is not None else 2 if quick else SEEDS)
 
 
 def experiment(

@@ -1,6 +1,5 @@
 """The paper's 1-dimensional active learning experiment (Section 5.1): Figures 1 and 3."""
 
-import dataclasses
 from collections.abc import Callable
 
 import jax
@@ -65,8 +64,3 @@ def experiment(config: Config, records: Records, show: Callable[[Progress], None
         )
 
     run(config, data, records, evaluate_unseen=True, show=show, finish=record_curves)
-
-
-def as_dict(config: Config) -> dict[str, object]:
-    """The configuration as it is recorded."""
-    return dataclasses.asdict(config)

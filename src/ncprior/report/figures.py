@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ncprior.experiments.records import Records
-from ncprior.methods import title
+from ncprior.methods import split_name, title
 from ncprior.report.style import GAIN, NOISE, UNCERTAINTY, line, new_figure, style
 
 _PANELS = {
@@ -94,7 +94,8 @@ def collect_beliefs(records: Records, seed: int = 0) -> dict[str, Belief]:
     """The predictions of one seed of every method, in the order of Figure 1."""
     data = records.read_table("data.parquet")
     beliefs = {}
-    for name in [name for name in ("det", "det+ncp", "bbb", "odc+ncp", "bbb+ncp") if name in records.config["methods"]]:
+    order = ["det", "det+ncp", "bbb", "odc+ncp", "bbb+ncp"]
+    for name in sorted(records.config["methods"], key=lambda name: order.index(split_name(name)[0])):
         curve = records.read_table(f"curves/{name}.parquet")
         labels = records.read_table(f"labels/{name}.parquet")
         mine = {key: value[curve["seed"] == seed] for key, value in curve.items() if key != "seed"}
@@ -128,11 +129,11 @@ def draw_beliefs(beliefs: dict[str, Belief]) -> Figure:
             for axis in row[1:]:
                 axis.set_yticklabels([])
         axes[0, 0].set_ylabel("y")
-        axes[1, 0].set_ylabel("gain")
+        axes[1, 0].set_ylabel("score")
         handles = [
             Patch(color=UNCERTAINTY, label="uncertainty (2 std)"),
             Patch(color=NOISE, label="noise (2 std)"),
-            Patch(color=GAIN, label="information gain, or its proxy"),
+            Patch(color=GAIN, label="score that labels are drawn by"),
             Line2D([], [], color="black", marker="o", markersize=3, linestyle="", label="visible"),
             Line2D([], [], color="#555555", marker=".", markersize=3, linestyle="", label="hidden"),
         ]
@@ -146,7 +147,10 @@ def _finite(values: np.ndarray) -> np.ndarray:
 
 def _limits(curves: dict[str, Curve]) -> tuple[float, float]:
     """Limits that show the best method whole, and the others as far as they end near it."""
-    best = min(curves.values(), key=lambda curve: np.nan_to_num(curve.mean[-1], nan=np.inf))
+    curves = {name: curve for name, curve in curves.items() if np.isfinite(curve.mean[-1] + curve.std[-1])}
+    if not curves:
+        return 0.0, 1.0
+    best = min(curves.values(), key=lambda curve: curve.mean[-1])
     top, bottom = np.nanmax(best.mean + best.std), np.nanmin(best.mean - best.std)
     height = max(top - bottom, 1e-6)
     near = [curve for curve in curves.values() if curve.mean[-1] + curve.std[-1] <= top + height]
@@ -184,9 +188,12 @@ def draw_robustness(results: dict[str, dict[tuple[str, float], dict[str, dict[st
                     shown += [*(mean - std), *(mean + std)]
                 if ("", 0.0) in table:
                     levels[name] = table["", 0.0][metric]["median"]
-            height = max(shown) - min(shown)
+            shown = [value for value in shown if np.isfinite(value)] or [0.0, 1.0]
+            height = max(shown) - min(shown) or 1.0
             gone = []
             for name, level in levels.items():
+                if not np.isfinite(level):
+                    continue
                 if min(shown) - height <= level <= max(shown) + height:
                     axis.axhline(level, color=line(name).colour, linestyle=":", linewidth=1.3)
                     shown.append(level)

@@ -120,7 +120,7 @@ def toy_section(records: Records) -> Section:
             "Figure 1: predictive distributions",
             "Mean and two standard deviations at the end of training, seed 0, split into epistemic uncertainty and "
             "aleatoric noise. Labels can be acquired only within the two bands of training rows, and are drawn by "
-            "the information gain below (Det: its proxy, on its own scale).",
+            f"the score below: {_score_name(records)}.",
             draw_beliefs(collect_beliefs(records)),
         ),
         Picture(
@@ -256,7 +256,8 @@ def _results_table(records: Records, published: dict[str, dict[str, str]]) -> Ta
         for name, metrics in results["methods"].items()
     ]
     note = (
-        "Mean ± standard deviation at the end of the run; lower is better, except for coverage, which is best at 0.9. "
+        "Mean ± standard deviation at the end over all runs of a method (its seeds, with every input noise if several "
+        "are compared); lower is better, except for coverage, which is best at 0.9. "
         "Compare medians where a mean is ruled by a few seeds."
     )
     if published:
@@ -289,18 +290,22 @@ def _settings_table(records: Records, presets: dict[str, Settings]) -> Table:
 
 def _origin(records: Records) -> dict[str, str]:
     """Where the numbers of a run come from: configuration, versions, times."""
-    content = records.read_json("config.json")
-    found = {key: _value(value) for key, value in _flat(content["config"]).items()}
-    for name in content["config"]["methods"]:
+    found = {key: _value(value) for key, value in _flat(records.config).items()}
+    for name in records.config["methods"]:
         seconds = records.read_notes(f"models/{name}.safetensors").get("seconds")
         if seconds is not None:
             found[f"training time, {title(name)}"] = f"{seconds:.0f} s"
-    return found | {"versions": ", ".join(f"{name} {version}" for name, version in content["versions"].items())}
+    return found | {"versions": ", ".join(f"{name} {version}" for name, version in records.versions.items())}
 
 
 def _stopped(records: Records) -> list[str]:
     failed = records.read_json("results.json")["failed_seeds"]
     return [f"{title(name)}, run {seed}: {why}" for name, seeds in failed.items() for seed, why in seeds.items()]
+
+
+def _score_name(records: Records) -> str:
+    chosen = records.config["acquisition"]
+    return chosen.replace("_", " ") if chosen else "the information gain (for Det a proxy, on its own scale)"
 
 
 def _number(value: float | None) -> str:

@@ -8,6 +8,8 @@ import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from ncprior.methods import split_name
+
 
 class Line(NamedTuple):
     """How a method is drawn."""
@@ -29,7 +31,7 @@ LINES = {
 
 def line(name: str) -> Line:
     """How a method is drawn; dotted with another score than its own."""
-    base, _, score = name.partition("@")
+    base, score = split_name(name)
     return Line(LINES[base].colour, ":") if score else LINES[base]
 
 
