@@ -30,8 +30,7 @@ def describe(progress: Any) -> Step:
     """What an experiment tells about its progress, in words."""
     if isinstance(progress, regression.Progress):
         state = (
-            f"epoch {progress.epoch:.1f}/{progress.epochs}, {progress.rows_per_second:,.0f} rows/s, "
-            f"test RMSE {progress.test_rmse:.3g}, NLPD {progress.test_nlpd:.3g}"
+            f"{progress.rows_per_second:,.0f} rows/s, test RMSE {progress.test_rmse:.3g}, NLPD {progress.test_nlpd:.3g}"
         )
         problems = [f"{title(progress.method)} stopped: {progress.failed}"] if progress.failed else []
         return Step(progress.method, progress.epoch, progress.epochs, state, problems)
