@@ -26,18 +26,18 @@ lock:
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet "pip>=25.1"
-	$(BIN)/python -m pip install --quiet -e . --group test
+	$(BIN)/python -m pip install --quiet -e ".[flights]" --group test
 	$(BIN)/python -m pip freeze --exclude-editable > requirements.lock
 
 $(VENV)/installed: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint requirements.lock -e .
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock -e ".[flights]"
 	touch $@
 
 $(VENV)/tested: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint requirements.lock -e . --group test
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock -e ".[flights]" --group test
 	touch $@
 
 clean:

@@ -55,7 +55,7 @@ def run_part(name: str, devices: int) -> dict[str, Any]:
 def use(devices: int) -> None:
     """Pins the process to as many cores as it has devices, before JAX computes anything."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:devices])
-    from ncprior.cli.main import use_all_cores
+    from ncprior.cli.paper import use_all_cores
 
     use_all_cores()
 

@@ -14,24 +14,16 @@ from jax.sharding import Mesh
 from ncprior.data.dataset import standardised
 from ncprior.distributions import Normal
 from ncprior.errors import UserError
-from ncprior.experiments import regression
+from ncprior.experiments import data_parallel, regression
+from ncprior.experiments.data_parallel import Bins, Regression, Schedule, balanced
 from ncprior.experiments.records import Records
-from ncprior.experiments.regression import (
-    Bins,
-    Progress,
-    Regression,
-    Schedule,
-    balanced,
-    baselines,
-    configure,
-    draw_rows,
-    run,
-)
+from ncprior.experiments.regression import Progress, baselines, configure, draw_rows, run
 from ncprior.methods import methods
 from ncprior.networks import MLP
 from ncprior.objectives import Batch
 from ncprior.optimizers import adam
 from ncprior.report import regression as pictures
+from ncprior.training import combine
 
 ROWS, TESTS = 600, 150
 TINY = {"hidden": (32, 16), "learning_rate": 3e-3, "batch_size": 64}
@@ -50,7 +42,7 @@ DATA = make_data()
 @pytest.fixture(autouse=True)
 def split_small_arrays(monkeypatch):
     """Moments of arrays as small as those here are split over the devices, too."""
-    monkeypatch.setattr(regression, "_SCATTERED", 256)
+    monkeypatch.setattr(data_parallel, "_SCATTERED", 256)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,8 +66,8 @@ def prepared(name, config):
 def trained(one, first=1, last=1, state=None):
     state = state or one.start()
     for epoch in range(first, last + 1):
-        for now, _ in one.train(state, epoch):
-            state = now
+        for present, _ in one.train(state, epoch):
+            state = present
     return state
 
 
@@ -176,7 +168,7 @@ def test_devices_change_results_by_rounding_only(monkeypatch):
     split = trained(two)
     assert two.mesh.size == 2
     assert any(not leaf.sharding.is_fully_replicated for leaf in jax.tree.leaves(split.optimizer))
-    monkeypatch.setattr(regression, "row_mesh", lambda _: Mesh(np.array(jax.devices()[:1]), ("rows",)))
+    monkeypatch.setattr(data_parallel, "row_mesh", lambda _: Mesh(np.array(jax.devices()[:1]), ("rows",)))
     one = prepared("bbb+ncp", config)
     whole = trained(one)
     assert one.mesh.size == 1
@@ -299,7 +291,7 @@ def test_metrics_are_those_of_the_kept_network_in_units_of_the_target(finished):
     config, records, _, _ = finished
     one = prepared("det", config)
     params = records.read_tree("models/det.safetensors", one.start().params)
-    mean = np.asarray(one.method(regression.combine(params, one.static), DATA.train_inputs).mean)
+    mean = np.asarray(one.method(combine(params, one.static), DATA.train_inputs).mean)
     error = DATA.target_scale * (mean - DATA.train_targets)
     values = records.read_json("results.json")["methods"]["det"]
     assert one.rows == 450

