@@ -482,3 +482,20 @@ def test_npy_files_of_something_else_are_refused(tmp_path):
         assert "flights-train-targets.npy: not a NumPy array, or damaged" in message("npy", [prefix])
     assert "2 were given" in message("npy", [prefix, prefix])
     assert "0 were given" in message("npy")
+
+
+def test_times_in_minutes_and_the_time_on_the_ground():
+    # Noon to 12:59 in the air for 50 minutes; 23:50 to 0:10 the next day; an hour earlier by the clock than it left.
+    rows = np.zeros((3, 8), np.float32)
+    rows[:, 4:] = [[50, 1, 1200, 1259], [15, 2, 2350, 10], [40, 3, 700, 650]]
+    encoded = flights.in_minutes(rows)
+    np.testing.assert_array_equal(encoded[:, :6], rows[:, :6])
+    np.testing.assert_array_equal(encoded[:, 6:], [[720, 779, 9], [1430, 10, 5], [420, 410, -50]])
+
+
+def test_minutes_are_an_option_of_flights_with_times(tmp_path):
+    plain, encoded = flights.load(), flights.load(times="minutes")
+    assert encoded.train_inputs.shape == (len(plain.train_inputs), 9)
+    np.testing.assert_array_equal(encoded.train_targets, plain.train_targets)
+    assert "npy has its times as they are" in message("npy", [save_npy(tmp_path)], times="minutes")
+    assert "unknown form of the times 'utc'" in message(times="utc")

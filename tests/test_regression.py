@@ -355,16 +355,21 @@ def test_curves_are_collected_and_drawn_from_records(finished, tmp_path):
     figure.savefig(tmp_path / "curves.png")
 
 
-def test_the_experiment_loads_the_flights_it_is_told_to(monkeypatch):
+def test_the_experiment_loads_the_flights_it_is_told_to(monkeypatch, tmp_path):
     asked = []
 
-    def load(source, paths, *, split, planes):
-        asked.append((source, list(paths), split, planes))
+    def load(source, paths, *, split, planes, times):
+        asked.append((source, list(paths), split, planes, times))
         return DATA
 
     monkeypatch.setattr(regression.flights, "load", load)
     monkeypatch.setattr(regression, "run", lambda _config, data, *_: {"rows": len(data.train_inputs)})
-    config = configure("dataexpo", "plane-order", ("2008.csv",), "planes.csv", methods=("det",), quick=True)
+    config = configure("dataexpo", "plane-order", ("2008.csv",), "p.csv", methods=("det",), recipe="tuned", quick=True)
     config = dataclasses.replace(config, rows=100)
-    assert regression.experiment(config, None) == {"rows": 100}
-    assert asked == [("dataexpo", ["2008.csv"], "plane-order", "planes.csv")]
+    records = create(tmp_path / "run", config)
+    assert regression.experiment(config, records) == {"rows": 100}
+    # The baselines see the benchmark's inputs, the networks those of the recipe; baselines on record are not made again.
+    asked_for = ("dataexpo", ["2008.csv"], "plane-order", "p.csv")
+    assert asked == [(*asked_for, "hhmm"), (*asked_for, "minutes")]
+    regression.experiment(config, records)
+    assert asked[2:] == [(*asked_for, "minutes")]

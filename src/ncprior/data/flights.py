@@ -26,6 +26,7 @@ from ncprior.errors import UserError
 
 SOURCES = ("nyc2013", "dataexpo", "npy")
 SPLITS = ("temporal", "plane-order", "random")
+TIMES = ("hhmm", "minutes")
 
 # Day 1 of the week is Monday, age is in years, air time in minutes, distance in miles. Times are the actual
 # ones, local, as hhmm: 1745 is a quarter to six in the evening.
@@ -94,6 +95,7 @@ def load(
     *,
     split: str = "temporal",
     planes: str | Path | None = None,
+    times: str = "hhmm",
     seed: int = 0,
 ) -> Dataset:
     """Flights as a standardised `Dataset` whose target is the arrival delay in minutes.
@@ -109,6 +111,7 @@ def load(
             of first appearance, file order within a plane; none is drawn, but of the Data Expo flights only
             Southwest's are used.
         planes: The table of planes for ``dataexpo``; without it, ``plane-data.csv`` beside the first path.
+        times: ``hhmm`` leaves the times of day as the benchmark has them; ``minutes`` is `in_minutes`.
         seed: Seed of the draw and of the random order.
     """
     paths = (paths,) if isinstance(paths, str | Path) else tuple(paths)
@@ -116,6 +119,10 @@ def load(
         raise UserError(f"unknown source of flights {source!r}; choose one of {', '.join(SOURCES)}")
     if split not in SPLITS:
         raise UserError(f"unknown split of the flights {split!r}; choose one of {', '.join(SPLITS)}")
+    if times not in TIMES:
+        raise UserError(f"unknown form of the times {times!r}; choose one of {', '.join(TIMES)}")
+    if source == "npy" and times != "hhmm":
+        raise UserError(f"source npy has its times as they are; {times} needs nyc2013 or dataexpo")
     if source != "dataexpo" and planes is not None:
         raise UserError(f"source {source} takes no table of planes; leave out {planes}")
     if source == "npy":
@@ -129,8 +136,20 @@ def load(
         whose = "Southwest (WN) flights" if southwest else "flights"
         raise UserError(f"{len(order)} usable {whose} are too few for split {split}; give at least 8")
     train, test = np.split(order, [len(order) - len(order) // 8])
-    inputs, delay = flights.inputs, flights.delay[:, None]
+    inputs = in_minutes(flights.inputs) if times == "minutes" else flights.inputs
+    delay = flights.delay[:, None]
     return standardised(inputs[train], delay[train], inputs[test], delay[test], target_unit="minutes")
+
+
+def in_minutes(inputs: np.ndarray) -> np.ndarray:
+    """The inputs with times of day in minutes, and the time on the ground as a ninth column.
+
+    From 1259 to 1300 is one minute, which a network cannot see in hhmm. The time on the ground, from departure to
+    arrival less the time in the air, is wrapped into half a day before and after 0; time zones shift it by hours.
+    """
+    departure, arrival = (hhmm // 100 * 60 + hhmm % 100 for hhmm in inputs[:, -2:].T)
+    ground = (arrival - departure - inputs[:, INPUTS.index("air time")] + 720) % 1440 - 720
+    return np.column_stack([inputs[:, :-2], departure, arrival, ground])
 
 
 def _order(flights: Flights, split: str, seed: int) -> np.ndarray:
