@@ -368,7 +368,7 @@ def test_the_experiment_loads_the_flights_it_is_told_to(monkeypatch, tmp_path):
     config = dataclasses.replace(config, rows=100)
     records = create(tmp_path / "run", config)
     assert regression.experiment(config, records) == {"rows": 100}
-    # The baselines see the benchmark's inputs, the networks those of the recipe; baselines on record are not made again.
+    # The baselines see the benchmark's inputs, the networks those of the recipe; what is on record is not made again.
     asked_for = ("dataexpo", ["2008.csv"], "plane-order", "p.csv")
     assert asked == [(*asked_for, "hhmm"), (*asked_for, "minutes")]
     regression.experiment(config, records)
