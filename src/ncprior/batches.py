@@ -1,0 +1,225 @@
+"""Batches of rows that are informative together.
+
+Rows that each score high are often near duplicates of one another. The rules here pick one row after the other and
+look at the kernel ``k(a, b) = phi(a) . phi(b)`` between what is picked and what is left. For a belief ``N(w, s^2)``
+over a last layer with features ``f(x)``, take ``phi(x) = s * f(x)``, with the std of the bias as one more entry if it
+has a belief: then ``phi . phi`` is the variance ``uncertainty^2`` of the predicted mean and ``phi(a) . phi(b)`` the
+covariance of two of them. Members of an ensemble are joined end to end and divided by the root of their number.
+
+All rules are deterministic: of rows that tie, the first is picked.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+_EPSILON = 1e-8
+"""Added to the noise variance, as in `acquisition.information_gain`, for rows without noise."""
+
+_BLOCK = 512
+"""Pool rows whose distances to all labelled rows are held at a time."""
+
+State = TypeVar("State")
+
+
+class Rule(Protocol):
+    """How to pick a batch: all rules have the same arguments, and each leaves aside those that it has no need of."""
+
+    def __call__(self, pool: Array, labelled: Array, noise: Array, excluded: Array, count: int, *, key: Array) -> Array:
+        """The numbers of ``count`` different pool rows to label next, in the order in which they were picked.
+
+        ``pool`` ``[rows, features]`` and ``labelled`` ``[labels, features]`` hold ``phi``, ``noise`` ``[rows]`` is the
+        std of the observation noise in the same unit, and ``excluded`` ``[rows]`` is true for rows that must not be
+        picked. There may be no labelled rows; a buffer of fixed size can be filled up with repeats of any of them.
+        ``count`` is static. More than the pool has is a `ValueError`, but how many are excluded is not known before
+        the program runs: with fewer than ``count`` rows left, the batch ends in rows that mean nothing.
+        """
+
+
+def max_det(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int, *, key: Array) -> Array:  # noqa: ARG001
+    """The row with the largest information gain given those already picked, again and again.
+
+    Each pick maximises ``0.5 ln(1 + Var[mu(x) | picked] / noise(x)^2)``, so that the batch greedily maximises
+    ``0.5 ln det(I + K / noise^2)``: BatchBALD (Kirsch et al., 2019) in closed form, as the belief is Gaussian, and the
+    greedy D-optimal design. The variance given a label does not depend on what the label says.
+
+    ``labelled`` rows do not enter: the belief that made ``phi`` has learnt from them, and to condition on them here
+    would count them twice (mode P of Holzmueller et al., 2023, for a kernel that is a posterior already).
+    Takes ``O(rows * features)`` for each pick and one copy of the pool.
+
+    >>> pool = jnp.array([[3.0, 0.0], [3.0, 0.0], [0.0, 2.0]])
+    >>> max_det(pool, pool[:0], jnp.ones(3), jnp.zeros(3, bool), 2, key=jax.random.key(0))
+    Array([0, 2], dtype=int32)
+    """
+
+    def scores(rows: Array, _: Array) -> Array:
+        return jnp.sum(rows**2, -1)
+
+    def take(rows: Array, row: Array, _: Array) -> Array:
+        return _condition(rows, rows[row], rows @ rows[row])
+
+    return _one_by_one(_whiten(pool, noise), scores, take, excluded, count)
+
+
+def bait(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int, *, key: Array) -> Array:  # noqa: ARG001
+    """The row whose label most reduces the average variance over the whole pool, again and again.
+
+    Each pick minimises ``trace((I + sum phi phi^T / noise^2)^-1 F)``, the sum over the picked rows and
+    ``F = mean phi phi^T`` over the pool. This is the forward pass of BAIT (Ash et al., 2021; BAIT-F in Holzmueller et
+    al., 2023) for a Gaussian last layer. The prior precision is the identity, since ``phi`` is whitened by the belief,
+    which knows the ``labelled`` rows: they do not enter. ``F`` is over all pool rows, also excluded ones: they stand
+    for the inputs that predictions are wanted for, labelled or not.
+
+    By Sherman and Morrison a pick lowers the trace by ``phi^T P F P phi / (noise^2 + phi^T P phi)``, with ``P`` the
+    inverse so far. Takes ``O(rows * features)`` for each pick, ``O(rows * features^2 + features^3)`` once, and two
+    copies of the pool.
+    """
+    values, vectors = jnp.linalg.eigh(pool.T @ pool / len(pool))
+    root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))
+    rows = _whiten(pool, noise)
+
+    # The second matrix holds root^T P phi. Norms of what is left of it cannot turn negative as differences would.
+    def scores(state: tuple[Array, Array], _: Array) -> Array:
+        rows, effects = state
+        return jnp.sum(effects**2, -1) / (1 + jnp.sum(rows**2, -1))
+
+    def take(state: tuple[Array, Array], row: Array, _: Array) -> tuple[Array, Array]:
+        rows, effects = state
+        picked = rows[row]
+        covariance = rows @ picked
+        effects = effects - jnp.outer(covariance / (1 + picked @ picked), effects[row])
+        return _condition(rows, picked, covariance), effects
+
+    return _one_by_one((rows, rows @ root), scores, take, excluded, count)
+
+
+def lcmd(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int, *, key: Array) -> Array:  # noqa: ARG001
+    """The row farthest from its centre in the largest cluster: largest cluster maximum distance.
+
+    The labelled and the picked rows are centres, and every row belongs to the nearest, by ``|phi(a) - phi(b)|^2``. A
+    cluster is as large as the sum of the squared distances of its rows that can still be picked. Without labelled
+    rows the first pick has the largest norm (Holzmueller et al., 2023). Knows no noise.
+    Takes ``O(rows * features)`` for each centre, labelled or picked.
+    """
+    centres = len(labelled) + count
+
+    def scores(nearest: _Nearest, available: Array) -> Array:
+        sizes = jax.ops.segment_sum(jnp.where(available, nearest.distance, 0.0), nearest.centre, centres)
+        # By way of the rows: a cluster with no row to pick is never the largest, even if all have size 0.
+        largest = nearest.centre[jnp.argmax(jnp.where(available, sizes[nearest.centre], -jnp.inf))]
+        return jnp.where(nearest.centre == largest, nearest.distance, -jnp.inf)
+
+    return _one_by_one(_nearest(pool, labelled), scores, _add_centre(pool, labelled), excluded, count)
+
+
+def k_center(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int, *, key: Array) -> Array:  # noqa: ARG001
+    """The row farthest from all labelled and picked rows, again and again: the greedy core-set.
+
+    Each pick maximises ``min |phi(x) - phi(centre)|``, which keeps the largest distance from any row to its nearest
+    label within twice the least possible (Sener and Savarese, 2018). Without labelled rows the first pick has the
+    largest norm. Knows no noise. Takes ``O(rows * features)`` for each centre, labelled or picked.
+    """
+
+    def scores(nearest: _Nearest, _: Array) -> Array:
+        return nearest.distance
+
+    return _one_by_one(_nearest(pool, labelled), scores, _add_centre(pool, labelled), excluded, count)
+
+
+RULES: dict[str, Rule] = {"max_det": max_det, "lcmd": lcmd, "bait": bait, "k_center": k_center}
+"""Every rule by name."""
+
+
+def sketch(features: Array, size: int, *, key: Array) -> Array:
+    """Wide features projected to ``size`` random directions; features that are no wider stay as they are.
+
+    ``phi @ G`` with entries of ``G`` from ``N(0, 1 / size)`` keeps every ``phi(a) . phi(b)`` on average, and squared
+    norms with a relative std of ``sqrt(2 / size)`` (Johnson and Lindenstrauss, 1984). Pool and labelled rows need the
+    same key.
+    """
+    width = features.shape[-1]
+    if width <= size:
+        return features
+    return features @ (jax.random.normal(key, (width, size)) / size**0.5)
+
+
+class _Nearest(NamedTuple):
+    """The number of every row's nearest centre, and the squared distance to it."""
+
+    centre: Array
+    distance: Array
+
+
+def _one_by_one(
+    state: State,
+    scores: Callable[[State, Array], Array],
+    take: Callable[[State, Array, Array], State],
+    excluded: Array,
+    count: int,
+) -> Array:
+    """Picks the available row with the best score, ``count`` times.
+
+    ``scores(state, available)`` gives a number for each row and ``take(state, row, place)`` the state with this row in
+    the batch, as number ``place``.
+    """
+    if count > len(excluded):
+        raise ValueError(f"a batch of {count} different rows cannot come from a pool of {len(excluded)}")
+
+    def step(carry: tuple[State, Array], place: Array) -> tuple[tuple[State, Array], Array]:
+        state, available = carry
+        row = jnp.argmax(jnp.where(available, scores(state, available), -jnp.inf))
+        return (take(state, row, place), available.at[row].set(False)), row
+
+    return jax.lax.scan(step, (state, ~jnp.asarray(excluded)), jnp.arange(count))[1]
+
+
+def _whiten(pool: Array, noise: Array) -> Array:
+    """Rows in units of their noise, whose squared norm is ``uncertainty^2 / noise^2``."""
+    return pool / jnp.sqrt(noise**2 + _EPSILON)[:, None]
+
+
+def _condition(rows: Array, picked: Array, covariance: Array) -> Array:
+    """Whitened rows whose kernel is the one given a label of the picked row; ``covariance`` is ``rows @ picked``.
+
+    Rows are multiplied by the symmetric root of ``I - picked picked^T / (1 + |picked|^2)`` (Potter, 1963). A variance
+    that is the norm of what is left has a far smaller error in float32 than the difference of two variances, which
+    would take the rounding of near duplicates for uncertainty.
+    """
+    root = jnp.sqrt(1 + picked @ picked)
+    return rows - jnp.outer(covariance / (root * (root + 1)), picked)
+
+
+def _nearest(pool: Array, labelled: Array) -> _Nearest:
+    """The nearest labelled row of every pool row, or the origin if there are none."""
+    if len(labelled) == 0:
+        return _Nearest(jnp.zeros(len(pool), int), jnp.sum(pool**2, -1))
+    # Distances do not change with the origin, but |c|^2 - 2 x . c is rounded least if it is in the middle.
+    origin = labelled.mean(0)
+    centres = labelled - origin
+    norms = jnp.sum(centres**2, -1)
+    rounding = 8 * jnp.finfo(pool.dtype).eps
+
+    def one(row: Array) -> _Nearest:
+        shifted = row - origin
+        distances = norms - 2 * (centres @ shifted)
+        # Of centres that differ by rounding alone the first, so that a repeat never parts the rows of a cluster.
+        centre = jnp.argmax(distances <= distances.min() + rounding * (norms + shifted @ shifted))
+        return _Nearest(centre, jnp.sum((row - labelled[centre]) ** 2))
+
+    return jax.lax.map(one, pool, batch_size=_BLOCK)
+
+
+def _add_centre(pool: Array, labelled: Array) -> Callable[[_Nearest, Array, Array], _Nearest]:
+    """How a pick becomes a centre: the rows that are closer to it than to theirs move over."""
+
+    def take(nearest: _Nearest, row: Array, place: Array) -> _Nearest:
+        centre = len(labelled) + place
+        distance = jnp.sum((pool - pool[row]) ** 2, -1)
+        # Before the first centre of all, distances are those from the origin, which is none.
+        closer = (distance < nearest.distance) | (centre == 0)
+        return _Nearest(jnp.where(closer, centre, nearest.centre), jnp.where(closer, distance, nearest.distance))
+
+    return take

@@ -1,0 +1,242 @@
+"""Batch rules: every pick against determinants, inverses and distances in float64, worked out from dense matrices."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ncprior.acquisition import information_gain
+from ncprior.batches import RULES, sketch
+from ncprior.prediction import Prediction
+
+examples = settings(max_examples=50, deadline=None, derandomize=True)
+
+KEY = jax.random.key(0)
+ROWS, LABELS, FEATURES, COUNT = 12, 4, 3, 5
+
+# One compiled program for each rule, count and shape.
+COMPILED = {name: jax.jit(partial(rule, key=KEY), static_argnums=4) for name, rule in RULES.items()}
+rules = pytest.mark.parametrize("name", RULES)
+
+
+def pick(name, pool, labelled, noise, excluded, count=COUNT):
+    """The rows that a rule picks, in float32."""
+    arrays = (jnp.asarray(np.asarray(part, np.float32)) for part in (pool, labelled, noise))
+    return np.asarray(COMPILED[name](*arrays, np.asarray(excluded, bool), count))
+
+
+def more_log_det(pool, labelled, noise, excluded, picked):  # noqa: ARG001
+    """By how much each row, added to the batch, raises ``ln det(I + K / noise^2)``."""
+    scaled = pool / noise[:, None]
+
+    def log_det(batch):
+        return np.linalg.slogdet(np.eye(len(batch)) + scaled[batch] @ scaled[batch].T)[1]
+
+    return np.array([log_det([*picked, row]) for row in range(len(pool))]) - log_det(picked)
+
+
+def less_trace(pool, labelled, noise, excluded, picked):  # noqa: ARG001
+    """By how much each row, added to the batch, lowers the mean variance of all rows."""
+    scaled = pool / noise[:, None]
+    fisher = pool.T @ pool / len(pool)
+
+    def trace(batch):
+        return np.trace(np.linalg.inv(np.eye(pool.shape[1]) + scaled[batch].T @ scaled[batch]) @ fisher)
+
+    return trace(picked) - np.array([trace([*picked, row]) for row in range(len(pool))])
+
+
+def squared_distances(pool, labelled, picked):
+    """From every row to every centre, or to the origin if there are none."""
+    centres = np.concatenate([labelled, pool[picked]])
+    centres = centres if len(centres) else np.zeros((1, pool.shape[1]))
+    return ((pool[:, None] - centres) ** 2).sum(-1)
+
+
+def cluster_distance(pool, labelled, noise, excluded, picked):  # noqa: ARG001
+    """Distances of the rows in the largest cluster, nothing for others."""
+    squares = squared_distances(pool, labelled, picked)
+    left = ~excluded & ~np.isin(np.arange(len(pool)), picked)
+    cluster, distance = squares.argmin(1), squares.min(1)
+    sizes = [distance[left & (cluster == centre)].sum() for centre in range(squares.shape[1])]
+    return np.where(cluster == np.argmax(sizes), distance, -np.inf)
+
+
+def distance(pool, labelled, noise, excluded, picked):  # noqa: ARG001
+    """Distances from the nearest centre."""
+    return squared_distances(pool, labelled, picked).min(1)
+
+
+TRUTH = {"max_det": more_log_det, "bait": less_trace, "lcmd": cluster_distance, "k_center": distance}
+
+
+def brute_force(name, pool, labelled, noise, excluded, count=COUNT):
+    """The rows that a rule should pick, in float64."""
+    picked: list[int] = []
+    for _ in range(count):
+        scores = np.where(excluded, -np.inf, TRUTH[name](pool, labelled, noise, excluded, picked))
+        scores[picked] = -np.inf
+        picked.append(int(scores.argmax()))
+    return picked
+
+
+def problem(seed, rows=ROWS, labels=LABELS, features=FEATURES):
+    """A random pool with labelled rows, noise of 0.1 to 1 and some rows excluded."""
+    rng = np.random.default_rng(seed)
+    pool = rng.normal(size=(rows, features)) * rng.uniform(0.2, 2, features)
+    # As the program sees them.
+    pool = pool.astype(np.float32).astype(np.float64)
+    labelled = rng.normal(size=(labels, features)).astype(np.float32).astype(np.float64)
+    return pool, labelled, rng.uniform(0.1, 1, rows), rng.permutation(rows) < rows // 6
+
+
+@rules
+@pytest.mark.parametrize("seed", range(10))
+def test_picks_are_those_of_dense_matrices(name, seed):
+    parts = problem(seed)
+    assert pick(name, *parts).tolist() == brute_force(name, *parts)
+
+
+@rules
+@pytest.mark.parametrize("seed", range(3))
+def test_picks_without_labelled_rows(name, seed):
+    parts = problem(seed, labels=0)
+    assert pick(name, *parts).tolist() == brute_force(name, *parts)
+
+
+@pytest.mark.parametrize("name", ["max_det", "lcmd", "k_center"])
+def test_first_pick_without_labelled_rows_has_the_largest_norm(name):
+    pool, labelled, _, excluded = problem(0, labels=0)
+    found = pick(name, pool, labelled, np.ones(ROWS), excluded)
+    assert found[0] == np.where(excluded, -1, (pool**2).sum(1)).argmax()
+
+
+@pytest.mark.parametrize("name", ["lcmd", "k_center"])
+def test_pools_of_several_blocks(name):
+    parts = problem(0, rows=600, labels=37, features=8)
+    assert pick(name, *parts, 20).tolist() == brute_force(name, *parts, 20)
+
+
+def test_repeats_of_labelled_rows_make_no_difference():
+    pool, labelled, noise, excluded = problem(0, rows=600, labels=37, features=8)
+    filled = np.concatenate([labelled, np.repeat(labelled[5:6], 62 - 37, axis=0)])
+    for name in ("lcmd", "k_center"):
+        expected = brute_force(name, pool, labelled, noise, excluded, 20)
+        assert pick(name, pool, filled, noise, excluded, 20).tolist() == expected
+
+
+def test_a_batch_of_one_is_the_best_information_gain():
+    pool, labelled, noise, excluded = problem(3)
+    arrays = (jnp.asarray(part)[:, None] for part in (noise, np.linalg.norm(pool, axis=1)))
+    gain = information_gain(Prediction(jnp.zeros((ROWS, 1)), *arrays))
+    assert pick("max_det", pool, labelled, noise, excluded, 1) == np.where(excluded, -1, gain).argmax()
+
+
+@rules
+def test_noise_counts_for_rules_of_information_only(name):
+    pool, labelled, noise, excluded = problem(1)
+    first = pick(name, pool, labelled, noise, excluded)
+    noise[first[0]] = 100.0
+    again = pick(name, pool, labelled, noise, excluded)
+    assert (again[0] == first[0]) == (name in ("lcmd", "k_center"))
+
+
+@pytest.mark.parametrize("name", ["max_det", "bait"])
+def test_labelled_rows_are_in_the_belief_already(name):
+    pool, labelled, noise, excluded = problem(2)
+    found = pick(name, pool, labelled, noise, excluded)
+    np.testing.assert_array_equal(found, pick(name, pool, 10 * labelled[::-1], noise, excluded))
+
+
+@rules
+def test_duplicates_wait_until_distinct_rows_are_picked(name):
+    rng = np.random.default_rng(0)
+    distinct = 10 * np.linalg.qr(rng.normal(size=(4, 4)))[0] * np.array([1.0, 1.1, 1.2, 1.3])[:, None]
+    pool = np.tile(distinct, (3, 1))[:, :FEATURES]
+    found = pick(name, pool, np.zeros((LABELS, FEATURES)), np.full(ROWS, 0.1), np.zeros(ROWS, bool))
+    # Three directions are all there are for the variance; the fourth row is their combination.
+    assert len(set((found % 4)[:3].tolist())) == 3
+    if name in ("lcmd", "k_center"):
+        assert len(set((found % 4)[:4].tolist())) == 4
+
+
+def test_rounding_of_near_duplicates_is_not_uncertainty():
+    """Their variance ratio of 10^8 leaves about 1 given one label; differences in float32 would leave it wrong by 8."""
+    rng = np.random.default_rng(0)
+    pool, noise = np.zeros((ROWS, FEATURES)), np.ones(ROWS)
+    pool[:9, 0], noise[:9] = 1 + 1e-6 * rng.normal(size=9), 0.0
+    pool[9, 1], pool[10, 2] = 1.5**0.5, 1.2**0.5
+    found = pick("max_det", pool, np.zeros((LABELS, FEATURES)), noise, np.zeros(ROWS, bool))
+    assert found[0] < 9
+    assert found[1:3].tolist() == [9, 10]
+    assert (found[3:] < 9).all()
+
+
+@rules
+def test_zero_features_give_different_rows(name):
+    excluded = np.arange(ROWS) % 2 == 0
+    found = pick(name, np.zeros((ROWS, FEATURES)), np.zeros((LABELS, FEATURES)), np.zeros(ROWS), excluded)
+    assert found.tolist() == [1, 3, 5, 7, 9]
+
+
+@rules
+def test_the_whole_pool_is_a_permutation(name):
+    pool, labelled, noise, _ = problem(4)
+    found = pick(name, pool, labelled, noise, np.zeros(ROWS, bool), ROWS)
+    np.testing.assert_array_equal(np.sort(found), np.arange(ROWS))
+    # A smaller batch is the beginning of a larger one.
+    np.testing.assert_array_equal(found[:COUNT], pick(name, pool, labelled, noise, np.zeros(ROWS, bool)))
+
+
+@rules
+def test_more_rows_than_the_pool_has_are_refused(name):
+    pool, labelled, noise, excluded = problem(0)
+    with pytest.raises(ValueError, match="a batch of 13 different rows cannot come from a pool of 12"):
+        RULES[name](*map(jnp.asarray, (pool, labelled, noise, excluded)), ROWS + 1, key=KEY)
+
+
+masks = st.lists(st.booleans(), min_size=ROWS, max_size=ROWS).filter(lambda mask: mask.count(False) >= COUNT)
+whole = st.lists(st.integers(-2, 2), min_size=ROWS * FEATURES, max_size=ROWS * FEATURES)
+scales = st.integers(-6, 6).map(lambda exponent: 10.0**exponent)
+
+
+@rules
+@examples
+@given(excluded=masks, features=whole, scale=scales, noise=st.one_of(st.just(0.0), scales))
+def test_rows_are_different_and_never_excluded(name, excluded, features, scale, noise):
+    """Also of pools where most rows tie with another."""
+    pool = scale * np.reshape(features, (ROWS, FEATURES))
+    found = pick(name, pool, pool[:LABELS], np.full(ROWS, noise), excluded)
+    assert len(set(found.tolist())) == COUNT
+    assert found.min() >= 0
+    assert found.max() < ROWS
+    assert not np.array(excluded)[found].any()
+
+
+@rules
+@examples
+@given(seed=st.integers(0, 2**32 - 1), order=st.permutations(range(ROWS)))
+def test_the_order_of_the_pool_makes_no_difference(name, seed, order):
+    pool, labelled, noise, excluded = problem(seed)
+    found = pick(name, pool[order], labelled, noise[order], excluded[order])
+    np.testing.assert_array_equal(np.array(order)[found], pick(name, pool, labelled, noise, excluded))
+
+
+def test_sketches_keep_products_on_average():
+    features = jax.random.normal(KEY, (2, 40))
+    sketches = jax.vmap(lambda key: sketch(features, 10, key=key))(jax.random.split(KEY, 2_000))
+    assert sketches.shape == (2_000, 2, 10)
+    products = np.einsum("kad,kbd->kab", sketches, sketches)
+    exact = np.asarray(features @ features.T)
+    norms = np.diag(exact)
+    error = np.sqrt((norms[:, None] * norms + exact**2) / 10 / 2_000)
+    assert (np.abs(products.mean(0) - exact) < 4 * error).all()
+
+
+def test_narrow_features_are_not_sketched():
+    features = jnp.ones((2, 4))
+    assert sketch(features, 4, key=KEY) is features
