@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -222,7 +223,7 @@ def paper_regression(
 
       ncprior paper regression --data dataexpo:2008.csv.bz2 --split plane-order --recipe tuned --out runs/table1
     """
-    use_all_cores()
+    # Without `use_all_cores`: a wide network is fastest on one device whose multiplies use every core.
     from ncprior.cli.progress import progress_bars
     from ncprior.experiments import regression
     from ncprior.experiments.records import Records
@@ -277,7 +278,13 @@ def paper_all(
         elif part == "flights":
             paper_flights(**source, **shared, **place)
         elif part == "regression":
-            paper_regression(**source, **shared, **place)
+            # In a process of its own, where JAX has one device as when it is run alone.
+            words = {name: value for name, value in (source | {"preset": preset, "out": place["out"]}).items() if value}
+            options = [f"--{name}={value}" for name, value in words.items()]
+            options += [f"--{name}" for name in ("quick", "resume") if (shared | place)[name]]
+            command = [sys.executable, "-m", "ncprior", "paper", "regression", *options]
+            if code := subprocess.run(command).returncode:
+                raise typer.Exit(code)
         else:
             paper_robustness(Task(part.removeprefix("robustness-")), **source, **shared, **place)
     print(f"report: {report(out)}")
