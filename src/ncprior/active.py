@@ -218,7 +218,8 @@ class Simulation:
         """Every metric on the visible and on the test rows, in units of the target, and every loss term."""
         visible = jax.tree.map(lambda leaf: leaf[learner.visible], train)
         parts = {"train": visible, "test": test} | ({"unseen": train} if self.evaluate_unseen else {})
-        inputs, targets = (jnp.concatenate(part) for part in zip(*parts.values(), strict=True))
+        inputs = jnp.concatenate([part.inputs for part in parts.values()])
+        targets = jnp.concatenate([part.targets for part in parts.values()])
         # One prediction of all rows, and for each part weights that leave out the rows of the others.
         rows = {name: jnp.ones(len(part.inputs)) for name, part in parts.items()}
         rows["train"] = (jnp.arange(len(learner.visible)) < clock.labels).astype(jnp.float32)

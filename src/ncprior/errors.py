@@ -1,7 +1,7 @@
 """Errors that a user can cause, and can mend."""
 
 
-class UserError(Exception):
+class UserError(ValueError):
     """Something outside the program is wrong: a file, a column, an option.
 
     The message is one line that says what is wrong, where, and what to do. The command line prints it

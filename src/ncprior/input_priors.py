@@ -32,6 +32,21 @@ class Gaussian(eqx.Module):
         return inputs + self.std * jax.random.normal(key, inputs.shape, inputs.dtype)
 
 
+class Radial(eqx.Module):
+    """``x~ = x + std |r| eps`` with one ``r`` for each row: near the data for some rows, and far from it for others.
+
+    ``r`` and ``eps`` are standard normal. A fixed radius leaves a distance at which nothing was ever said.
+    """
+
+    std: ArrayLike
+
+    def __call__(self, inputs: Array, *, key: Array) -> Array:
+        """Noised inputs of the same shape."""
+        key_radius, key_noise = jax.random.split(key)
+        radius = jnp.abs(jax.random.normal(key_radius, (len(inputs), 1), inputs.dtype))
+        return inputs + self.std * radius * jax.random.normal(key_noise, inputs.shape, inputs.dtype)
+
+
 class Uniform(eqx.Module):
     """``x~ = x + U[-2 std, 2 std]``, the paper's uniform noise (Section 5.3).
 

@@ -10,7 +10,7 @@ from jax import Array
 
 from ncprior.acquisition import SCORES, Acquisition
 from ncprior.distributions import Bernoulli, Normal
-from ncprior.input_priors import Gaussian, InputPrior, Uniform
+from ncprior.input_priors import Gaussian, InputPrior, Radial, Uniform
 from ncprior.networks import MLP, BayesianMean, Heads, Network, Noise, Ood, PointMean
 from ncprior.objectives import (
     NLL,
@@ -19,9 +19,12 @@ from ncprior.objectives import (
     MeanNCP,
     NoisedNLL,
     NoiseNCP,
+    NoiseTie,
     Objective,
     OutOfDistribution,
+    PerLabel,
     PredictiveNCP,
+    Term,
     View,
     Weighted,
     WeightKL,
@@ -33,6 +36,10 @@ from ncprior.presets import PAPER, Settings
 
 TITLES = {"det": "Det", "det+ncp": "Det+NCP", "bbb": "BBB", "bbb+ncp": "BBB+NCP", "odc+ncp": "ODC+NCP"}
 """Names of the methods, and how the paper writes them."""
+
+
+INPUT_NOISE: dict[str, Callable[[float], InputPrior]] = {"gaussian": Gaussian, "uniform": Uniform, "radial": Radial}
+"""Input priors by the name that the settings give them."""
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -79,7 +86,7 @@ class Method:
 def methods(settings: Settings = PAPER) -> dict[str, Method]:
     """The paper's four models and the point-estimate form of NCP, by name, with these settings."""
     s = settings
-    noise = (Gaussian if s.input_noise == "gaussian" else Uniform)(s.input_noise_std)
+    noise = INPUT_NOISE[s.input_noise](s.input_noise_std)
     prior = OutputPrior(s.output_std, s.output_centre, s.direction)
     mixture = s.odc_prediction == "mixture"
     by_gain, by_proxy = acquire_by("information_gain", s), acquire_by(s.det_score, s)
@@ -87,12 +94,17 @@ def methods(settings: Settings = PAPER) -> dict[str, Method]:
     nll = Weighted(1.0, NLL(s.expectation))
     weight_kl = WeightKL(s.weight_prior_std)
 
+    def ncp(weight: float, term: Term) -> Weighted:
+        return Weighted(weight, PerLabel(term) if s.gamma_per_label else term)
+
     det = {"nll": nll}
-    det_ncp = {"nll": nll, "ncp": Weighted(s.gamma, PredictiveNCP(prior))}
+    det_ncp = {"nll": nll, "ncp": ncp(s.gamma, PredictiveNCP(prior))}
     bbb = {"nll": nll, "weight_kl": Weighted(s.weight_kl, weight_kl)}
-    bbb_ncp = {"nll": nll, "ncp": Weighted(s.gamma, MeanNCP(prior))}
+    bbb_ncp = {"nll": nll, "ncp": ncp(s.gamma, MeanNCP(prior))}
     if s.noise_prior_std is not None:
-        bbb_ncp["noise_ncp"] = Weighted(s.gamma, NoiseNCP(s.noise_prior_std))
+        bbb_ncp["noise_ncp"] = ncp(s.gamma, NoiseNCP(s.noise_prior_std))
+    if s.noise_tie:
+        bbb_ncp["noise_tie"] = ncp(s.noise_tie, NoiseTie())
     if s.ncp_weight_kl:
         bbb_ncp["weight_kl"] = Weighted(s.ncp_weight_kl, weight_kl)
     odc_ncp = {

@@ -144,6 +144,29 @@ class NoiseNCP(eqx.Module):
         return Normal(0.0, self.std).kl(Normal(0.0, view.noised["noise"])).sum(-1)
 
 
+class NoiseTie(eqx.Module):
+    """``KL(N(m, noise(x)^2) || N(m, noise(x~)^2))``: the noise at x~ stays what it is at the clean row.
+
+    Not in the paper. It keeps the noise from taking the place of uncertainty off the data; the clean row's noise is
+    taken as a constant, so that it is learned from the data alone.
+    """
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        clean = jax.lax.stop_gradient(view.clean["noise"])
+        return Normal(0.0, clean).kl(Normal(0.0, view.noised["noise"])).sum(-1)
+
+
+class PerLabel(eqx.Module):
+    """A term divided by the number of visible labels: a prior, which counts less as data grows."""
+
+    term: Term
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        return self.term(view) / view.batch.num_visible
+
+
 class NoisedNLL(eqx.Module):
     """``-ln p(y | x~)``: the label of the clean row predicted at the noised one, as plain data augmentation.
 

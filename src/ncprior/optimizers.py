@@ -1,6 +1,6 @@
-"""Adam as the released code used it: clipped, and with TensorFlow's place for epsilon.
+"""Adam as the released code used it, clipped and with TensorFlow's place for epsilon; warm-up; averaged weights.
 
-Any `optax.GradientTransformation` can be used in its stead. This one exists for two reasons. TensorFlow adds epsilon
+Any `optax.GradientTransformation` can be used in its stead. This Adam exists for two reasons. TensorFlow adds epsilon
 to the root of the *uncorrected* second moment ("epsilon hat" in Kingma and Ba, 2015), which Optax cannot express.
 And clipping by the global norm costs a sixth of a step of the paper's toy network when XLA reduces a gradient to a
 scalar in one go; summing it in columns first is several times faster.
@@ -72,3 +72,42 @@ def adam(
         return updates, AdamState(steps, first, second)
 
     return optax.GradientTransformation(init, update)
+
+
+class AveragedState(NamedTuple):
+    """The state of the optimiser whose steps are averaged, steps taken, and the average of the weights."""
+
+    inner: Any
+    steps: Array
+    average: Any
+
+
+def averaged(inner: optax.GradientTransformation, share: float = 0.1) -> optax.GradientTransformation:
+    """An optimiser that also keeps the average of the weights over about the last ``share`` of its steps.
+
+    The average is what a falling learning rate would end in, and is there after every step, so that training can stop
+    at any of them (Polyak and Juditsky, 1992).
+    """
+
+    def init(params: optax.Params) -> AveragedState:
+        return AveragedState(inner.init(params), jnp.zeros((), jnp.int32), jax.tree.map(jnp.copy, params))
+
+    def update(
+        grads: optax.Updates, state: optax.OptState, params: optax.Params | None = None
+    ) -> tuple[optax.Updates, optax.OptState]:
+        assert isinstance(state, AveragedState)
+        updates, after = inner.update(grads, state.inner, params)
+        steps = state.steps + 1
+        rate = 1 / jnp.maximum(1.0, share * steps)
+        weights = optax.apply_updates(params, updates)
+        average = jax.tree.map(lambda mean, new: mean + rate * (new - mean), state.average, weights)
+        return updates, AveragedState(after, steps, average)
+
+    return optax.GradientTransformation(init, update)
+
+
+def warmed_up(inner: optax.GradientTransformation, steps: int) -> optax.GradientTransformation:
+    """An optimiser whose first steps are shorter: the learning rate rises to its value along a straight line."""
+    if not steps:
+        return inner
+    return optax.chain(inner, optax.scale_by_schedule(lambda step: jnp.minimum(1.0, (step + 1) / steps)))

@@ -37,11 +37,15 @@ class Settings:
     """Weight of BBB's KL divergence in weight space (divided by the number of visible labels)."""
     ncp_weight_kl: float = 0.0
     """The same for BBB+NCP: above 0, the two priors are combined."""
-    input_noise: Literal["gaussian", "uniform"] = "gaussian"
+    input_noise: Literal["gaussian", "uniform", "radial"] = "gaussian"
     input_noise_std: float = 0.5**0.5
     """sigma_x, the standard deviation of the input prior."""
     gamma: float = 1.0
     """Weight of the NCP term of BBB+NCP and Det+NCP."""
+    gamma_per_label: bool = False
+    """Whether gamma, and the weight of the noise's tie, are divided by the number of visible labels."""
+    noise_tie: float = 0.0
+    """Weight of the term that keeps the noise of BBB+NCP at noised inputs what it is at the clean ones."""
     output_std: float = 1.0
     """sigma_y (or sigma_mu), the standard deviation of the output prior."""
     output_centre: Literal["target"] | float = "target"
@@ -86,7 +90,7 @@ class Settings:
         for name in positive:
             if not getattr(self, name) > 0:
                 raise UserError(f"{name} must be above 0, got {getattr(self, name)}")
-        for name in ("noise_floor", "weight_kl", "ncp_weight_kl", "input_noise_std", "gamma"):
+        for name in ("noise_floor", "weight_kl", "ncp_weight_kl", "input_noise_std", "gamma", "noise_tie"):
             if not getattr(self, name) >= 0:
                 raise UserError(f"{name} must not be negative, got {getattr(self, name)}")
         for name, kind in get_type_hints(type(self)).items():

@@ -32,10 +32,14 @@ _GROUP = 5
 
 
 class Rows(NamedTuple):
-    """The rows that labels are drawn from: inputs ``[rows, inputs]`` and targets ``[rows, outputs]``."""
+    """The rows that labels are drawn from: inputs ``[rows, inputs]`` and targets ``[rows, outputs]``.
+
+    ``weights`` says how much each row counts ``[rows]``; without it, all count the same.
+    """
 
     inputs: Array
     targets: Array
+    weights: Array | None = None
 
 
 class Learner(NamedTuple):
@@ -92,13 +96,29 @@ class Trainer(NamedTuple):
             jnp.array(0, jnp.int32),
         )
 
+    def steps(self, labels: int | Array) -> int | Array:
+        """Mini batches in an epoch of so many labels."""
+        return labels // self.batch_size if self.drop_remainder else -(-labels // self.batch_size)
+
     def train(self, learner: Learner, rows: Rows, static: Any, clock: Clock, epochs: int | Array) -> Learner:
         """Trains for this many epochs on the visible rows, as one loop; every number but shapes may be traced."""
-        size = self.batch_size
-        steps = clock.labels // size if self.drop_remainder else -(-clock.labels // size)
+        steps = self.steps(clock.labels)
+        return self.train_steps(
+            learner, rows, static, clock.labels, clock.epoch * steps, (clock.epoch + epochs) * steps
+        )
+
+    def train_steps(
+        self, learner: Learner, rows: Rows, static: Any, labels: int | Array, first: int | Array, last: int | Array
+    ) -> Learner:
+        """Trains from step ``first`` to before step ``last``, counted from the beginning of training.
+
+        The number of visible rows must have been the same from the beginning for the count to mean anything; where the
+        steps are split into stretches makes no difference.
+        """
+        size, steps = self.batch_size, self.steps(labels)
         names = list(self.method.objective)
         position = jnp.arange(len(learner.visible))
-        in_use = position < clock.labels
+        in_use = position < labels
 
         method = self.method
         if learner.input_prior is not None:
@@ -111,7 +131,9 @@ class Trainer(NamedTuple):
             params, optimizer, sums, failed, culprits = state
             chosen = jax.lax.dynamic_slice(order, (i * size,), (size,))
             weights = jax.lax.dynamic_slice(in_use, (i * size,), (size,)).astype(jnp.float32)
-            batch = Batch(rows.inputs[chosen], rows.targets[chosen], weights, jnp.asarray(clock.labels))
+            if rows.weights is not None:
+                weights = weights * rows.weights[chosen]
+            batch = Batch(rows.inputs[chosen], rows.targets[chosen], weights, jnp.asarray(labels))
             gradient = jax.grad(loss, has_aux=True)
             grads, terms = gradient(params, batch, jax.random.fold_in(key, i))
             updates, optimizer = self.optimizer.update(grads, optimizer, params)
@@ -124,24 +146,28 @@ class Trainer(NamedTuple):
             return params, optimizer, sums + values, failed, culprits
 
         def one_epoch(i: Array, state: tuple) -> tuple:
-            epoch = jnp.asarray(clock.epoch + i, jnp.int32)
+            epoch = jnp.asarray(i, jnp.int32)
             key_order, key_steps = jax.random.split(jax.random.fold_in(learner.key, epoch))
             # A random permutation of the visible rows: sort random numbers, those not in use last.
             ticket = jax.random.bits(key_order, position.shape) >> 1
             order = learner.visible[jnp.argsort(jnp.where(in_use, ticket, jnp.uint32(0xFFFFFFFF)))]
             # What fills up the last batch has no weight, but must not be a row that nobody has seen either.
             order = jnp.where(in_use, order, order[0])
-            return jax.lax.fori_loop(0, steps, partial(step, epoch, order, key_steps), state)
+            begin, end = jnp.maximum(first - epoch * steps, 0), jnp.minimum(last - epoch * steps, steps)
+            return jax.lax.fori_loop(begin, end, partial(step, epoch, order, key_steps), state)
 
         state = (learner.params, learner.optimizer, jnp.zeros(len(names)), learner.failed, learner.culprits)
-        params, optimizer, sums, failed, culprits = jax.lax.fori_loop(0, epochs, one_epoch, state)
+        whole = jnp.maximum(steps, 1)
+        params, optimizer, sums, failed, culprits = jax.lax.fori_loop(
+            first // whole, -(-last // whole), one_epoch, state
+        )
         # A seed whose loss is not finite stays what it was before.
         params, optimizer = jax.tree.map(
             lambda new, old: jnp.where(failed >= 0, old, new),
             (params, optimizer),
             (learner.params, learner.optimizer),
         )
-        means = sums / jnp.maximum(steps * epochs, 1)
+        means = sums / jnp.maximum(last - first, 1)
         terms = {name: means[i] for i, name in enumerate(names)}
         return learner._replace(params=params, optimizer=optimizer, terms=terms, failed=failed, culprits=culprits)
 
