@@ -1,0 +1,154 @@
+"""What a column of a table holds: numbers, text or points in time, whatever the type they arrive in.
+
+Each of `numbers`, `text` and `days` reads a column as one of these and raises a `UserError` that names the column, the
+row and the value if that cannot be done.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ncprior.errors import UserError
+
+_EXACT = 2**53  # float64 holds every whole number up to this one
+_DAY = 86_400  # seconds
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_WORDS = {"number": "numbers", "flag": "true or false", "date": "dates", "category": "text"}
+
+
+def kind_of(name: str, type_: pa.DataType) -> str:
+    """Whether a column of this type is a ``number``, a ``flag`` (true or false), a ``category`` or a ``date``."""
+    is_ = pa.types
+    if is_.is_integer(type_) or is_.is_floating(type_) or is_.is_decimal(type_) or is_.is_duration(type_):
+        return "number"
+    if is_.is_null(type_):
+        return "number"
+    if is_.is_boolean(type_):
+        return "flag"
+    if _is_text(type_) or (is_.is_dictionary(type_) and kind_of(name, type_.value_type)):
+        return "category"
+    if is_.is_date(type_) or is_.is_timestamp(type_) or is_.is_time(type_):
+        return "date"
+    raise UserError(
+        f"column {name!r} holds {type_}, which is no input; leave it out, or make it numbers, text or dates"
+    )
+
+
+def numbers(name: str, column: pa.ChunkedArray, first_row: int, kind: str = "number") -> tuple[np.ndarray, np.ndarray]:
+    """The values as float64, and where they are missing; durations are in seconds, and true is 1.
+
+    With `kind` ``flag``, every value must be 0 or 1. Text that reads as numbers is taken for them.
+    """
+    column = _decoded(column)
+    if _is_text(column.type):
+        column = _parsed(name, column, [pa.bool_() if kind == "flag" else pa.float64()], first_row, kind)
+    _require(name, column, ("number", "flag"), kind)
+    per_second = 1
+    if pa.types.is_duration(column.type):
+        per_second = _PER_SECOND[column.type.unit]
+        column = column.cast(pa.int64())
+    values = column.cast(pa.float64(), safe=False).to_numpy()
+    if per_second > 1:
+        values = values / per_second
+    finite = np.isfinite(values)
+    missing = ~finite
+    if not finite.all():
+        missing = np.isnan(values)
+        if len(infinite := np.flatnonzero(~finite & ~missing)):
+            where = f"column {name!r}, row {first_row + infinite[0]}"
+            raise UserError(f"infinite value in {where}: remove it or mark it as missing")
+    if kind == "flag" and len(odd := np.flatnonzero((values != 0) & (values != 1) & ~missing)):
+        where = f"{values[odd[0]]:g} in column {name!r}, row {first_row + odd[0]}"
+        raise UserError(f"{where}, which was true or false in training; mend it or mark it as missing")
+    return values, missing
+
+
+def text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values as text. A whole number is written without a point, whether it arrives as integer or as float."""
+    column = _decoded(column)
+    kind_of(name, column.type)
+    if pa.types.is_decimal(column.type) or column.type == pa.float16():
+        column = column.cast(pa.float32() if column.type == pa.float16() else pa.float64())
+    if pa.types.is_floating(column.type):
+        whole = pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), float(_EXACT)))
+        integers = pc.if_else(whole, column, pa.scalar(0, column.type)).cast(pa.int64())
+        written = pc.if_else(whole, integers.cast(pa.large_string()), column.cast(pa.large_string()))
+        return pc.if_else(pc.is_nan(column), pa.scalar(None, pa.large_string()), written)
+    try:
+        return column.cast(pa.large_string())
+    except pa.ArrowException as error:
+        raise UserError(f"column {name!r} holds {column.type}, but was text in training; give text") from error
+
+
+def days(name: str, column: pa.ChunkedArray, first_row: int) -> tuple[np.ndarray, np.ndarray]:
+    """Whole days since 1970 and the fraction of the day, in UTC, as float64 ``[rows, 2]``; and where they are missing.
+
+    A time without a date is one of the first day of 1970. Text that reads as ISO dates is taken for them.
+    """
+    column = _decoded(column)
+    if _is_text(column.type):
+        column = _parsed(name, column, [pa.timestamp("us"), pa.timestamp("us", "UTC")], first_row, "date")
+    if pa.types.is_null(column.type):
+        column = column.cast(pa.date32())
+    _require(name, column, ("date",), "date")
+    if pa.types.is_date(column.type):
+        per_day = 1 if column.type == pa.date32() else _DAY * 1000
+    else:
+        per_day = _DAY * _PER_SECOND[column.type.unit]
+    width = pa.int32() if column.type.bit_width == 32 else pa.int64()
+    since = column.cast(width).cast(pa.int64()).fill_null(0).to_numpy()
+    whole, rest = np.divmod(since, per_day)
+    return np.stack([whole, rest / per_day], axis=1), missing_in(column)
+
+
+def missing_in(column: pa.ChunkedArray) -> np.ndarray:
+    """Where a column has nulls."""
+    return column.is_null().to_numpy().astype(bool, copy=False)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    """Whether a type is text."""
+    return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column without a dictionary."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _require(name: str, column: pa.ChunkedArray, kinds: Sequence[str], trained: str) -> None:
+    """Raise if a column is of none of these kinds."""
+    if (kind := kind_of(name, column.type)) not in kinds:
+        raise UserError(f"column {name!r} holds {_WORDS[kind]}, but was {_WORDS[trained]} in training; give those")
+
+
+def _parsed(
+    name: str, column: pa.ChunkedArray, types: Sequence[pa.DataType], first_row: int, trained: str
+) -> pa.ChunkedArray:
+    """Text read as the first of the types that all of it reads as."""
+    for type_ in types:
+        if _reads_as(column, type_):
+            return column.cast(type_)
+    row = max(_first_unread(column, type_) for type_ in types)
+    where = f"text {column[row].as_py()!r:.80} in column {name!r}, row {first_row + row}"
+    raise UserError(f"{where}, which was {_WORDS[trained]} in training; mend it or mark it as missing")
+
+
+def _reads_as(column: pa.ChunkedArray, type_: pa.DataType) -> bool:
+    """Whether all of a text reads as this type."""
+    try:
+        column.cast(type_)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _first_unread(column: pa.ChunkedArray, type_: pa.DataType) -> int:
+    """The first row that does not read as this type, found by halving the rows that have it."""
+    start, end = 0, len(column)
+    while end - start > 1:
+        middle = (start + end) // 2
+        start, end = (middle, end) if _reads_as(column.slice(start, middle - start), type_) else (start, middle)
+    return start

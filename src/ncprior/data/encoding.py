@@ -1,0 +1,273 @@
+"""Columns of any kind as numbers that a network takes.
+
+`Encoder.fit` looks at the training rows and decides what becomes of each column; `Encoder.transform` does that to
+any rows, always in the same way. The last column of the result says whether a row has something that training never
+had, so that a network can be taught to be uncertain about it.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ncprior.data import column_values, tables
+from ncprior.errors import UserError
+
+_LARGEST = np.finfo(np.float64).max
+_LINEAR = 3.0  # standardised values up to here stay as they are; those beyond grow with their logarithm
+_NORMAL_IQR = 1.349  # the interquartile range of a normal distribution with standard deviation 1
+_CYCLES = ("day of year", "weekday", "time of day")  # of a date, each as sine and cosine
+
+
+class Group(NamedTuple):
+    """Columns of the matrix that belong together: a ``number``, the one-hot code of a ``category``, or a ``flag``."""
+
+    kind: str
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """What becomes of one column of a table.
+
+    `kind` is ``number``, ``flag``, ``category``, ``date`` or ``left out``, and `treatment` says the same in words.
+    `parts` are what varies: the ``value`` of a number or flag, the ``trend`` of a date, and its cycles. `values` have
+    columns of their own in a one-hot code and `others` share one. `missing` is whether training rows had no value.
+    """
+
+    name: str
+    kind: str
+    treatment: str
+    parts: tuple[str, ...] = ()
+    centre: float = 0.0
+    scale: float = 1.0
+    values: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    missing: bool = False
+
+    @property
+    def layout(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Kinds of groups, each with the names of its matrix columns."""
+        if self.kind == "category":
+            block = [*(f"{self.name} = {value}" for value in self.values)]
+            block += [f"{self.name} other"] if self.others else []
+            block += [f"{self.name} missing"] if self.missing else []
+            return (("category", tuple(block)),)
+        groups = []
+        for part in self.parts:
+            if part in _CYCLES:
+                groups += [("number", (f"{self.name} {part} {wave}",)) for wave in ("sine", "cosine")]
+            else:
+                name = self.name if part == "value" else f"{self.name} {part}"
+                groups.append(("flag" if self.kind == "flag" else "number", (name,)))
+        return (*groups, *((("flag", (f"{self.name} missing",)),) if self.missing and self.kind != "left out" else ()))
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """The treatment of every column of the training table, in its order."""
+
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def fit(cls, table: pa.Table, *, most_categories: int = 50) -> "Encoder":
+        """Decides how to encode each column from the training rows; their order does not matter.
+
+        At most `most_categories` values of a category have columns of their own: if there are more, the rarest share
+        one. Constant columns, empty ones, and text that hardly ever repeats are left out.
+        """
+        table = tables.as_table(table)
+        if most_categories < 2:
+            raise UserError(f"most_categories is {most_categories}; a category needs at least 2")
+        if not table.num_rows:
+            raise UserError("the table has no rows; give at least one to learn from")
+        fitted = (_fit(name, table[name], most_categories) for name in table.column_names)
+        return cls(tuple(fitted))
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Which columns of the matrix belong together, from the first to the last."""
+        groups: list[Group] = []
+        start = 0
+        for kind, names in [*(group for column in self.columns for group in column.layout), ("flag", ("unexpected",))]:
+            groups.append(Group(kind, tuple(range(start, start + len(names)))))
+            start += len(names)
+        return tuple(groups)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the matrix columns."""
+        inside = (name for column in self.columns for _, names in column.layout for name in names)
+        return (*inside, "unexpected")
+
+    @property
+    def width(self) -> int:
+        """The number of matrix columns."""
+        return len(self.names)
+
+    def transform(self, table: pa.Table, *, first_row: int = 1) -> np.ndarray:
+        """The rows as a float32 matrix ``[rows, width]``.
+
+        Columns that were left out need not be there, and further columns are ignored. Errors count rows from
+        `first_row`, which is for tables that are a piece of a larger one.
+        """
+        table = tables.as_table(table)
+        used = [column for column in self.columns if column.kind != "left out"]
+        if absent := [column.name for column in used if column.name not in table.column_names]:
+            raise UserError(f"the table lacks columns of training: {', '.join(map(repr, absent))}; add them")
+        matrix = np.zeros((table.num_rows, self.width), np.float32)
+        start = 0
+        for column in used:
+            width = sum(len(names) for _, names in column.layout)
+            unexpected = _encode(column, table[column.name], matrix[:, start : start + width], first_row)
+            matrix[unexpected, -1] = 1
+            start += width
+        return matrix
+
+    def to_json(self) -> dict[str, Any]:
+        """The encoder as plain JSON values."""
+        return {"columns": [_plain(dataclasses.asdict(column)) for column in self.columns]}
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> "Encoder":
+        """The encoder that `to_json` described."""
+        try:
+            return cls(tuple(Column(**_frozen(column)) for column in saved["columns"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"this does not describe an encoder ({error}); save it anew") from error
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Tuples as lists, which JSON has."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+
+def _frozen(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists as tuples, as a frozen value holds them."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+
+
+def _fit(name: str, values: pa.ChunkedArray, most_categories: int) -> Column:
+    """Decides what becomes of one column."""
+    kind = column_values.kind_of(name, values.type)
+    if kind == "category":
+        return _fit_category(name, column_values.text(name, values), most_categories)
+    measured, missing = _measured(name, kind, values, 1)
+    count = int(missing.sum())
+    if count == len(missing):
+        return Column(name, "left out", "left out: no values")
+    there = {part: of[~missing] for part, of in measured.items()}
+    parts = tuple(part for part, of in there.items() if of.min() < of.max())
+    if not parts and not count:
+        return Column(name, "left out", "left out: constant")
+    centre, scale = (0.0, 1.0) if kind == "flag" else _centre_and_scale(next(iter(there.values())))
+    treatment = {
+        "number": f"number, median {centre:.4g}" if parts else f"number, always {centre:.4g}",
+        "flag": "true or false" if parts else "true or false, always the same",
+        "date": f"date as {', '.join(parts)}" if parts else "date, always the same",
+    }[kind]
+    return Column(name, kind, treatment + _share_missing(count, len(missing)), parts, centre, scale, missing=count > 0)
+
+
+def _fit_category(name: str, text: pa.ChunkedArray, most_categories: int) -> Column:
+    """Decides which values of a category have columns of their own."""
+    present = text.drop_null()
+    count = text.null_count
+    found = [(-pair["counts"], pair["values"]) for pair in present.value_counts().to_pylist()]
+    if not found:
+        return Column(name, "left out", "left out: no values")
+    if len(found) == 1 and not count:
+        return Column(name, "left out", "left out: constant")
+    if len(found) > most_categories and len(found) > len(present) / 2:
+        all_differ = "every value is different text" if len(found) == len(present) else "most values are different text"
+        return Column(name, "left out", f"left out: {all_differ}")
+    ranked = tuple(value for _, value in sorted(found))  # the most frequent first, equally frequent ones by text
+    own = len(ranked) if len(ranked) <= most_categories else most_categories - 1
+    treatment = f"category with {len(ranked)} value{'s' if len(ranked) > 1 else ''}"
+    treatment += f", of which the rarest {len(ranked) - own} count as one" if own < len(ranked) else ""
+    treatment += _share_missing(count, len(text))
+    return Column(name, "category", treatment, values=ranked[:own], others=ranked[own:], missing=count > 0)
+
+
+def _share_missing(count: int, rows: int) -> str:
+    """How much is missing, for a treatment; nothing if nothing is."""
+    if not count:
+        return ""
+    return f", {100 * count / rows:.0f}% missing" if 200 * count >= rows else ", under 1% missing"
+
+
+def _measured(
+    name: str, kind: str, values: pa.ChunkedArray, first_row: int
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The parts of a number, a flag or a date, cycles as fractions of a turn; and which rows are missing."""
+    if kind != "date":
+        numbers, missing = column_values.numbers(name, values, first_row, kind)
+        return {"value": numbers}, missing
+    days, missing = column_values.days(name, values, first_row)
+    day = days[:, 0].astype(np.int64).astype("datetime64[D]")
+    of_year = (day - day.astype("datetime64[Y]").astype("datetime64[D]")).astype(np.int64)
+    weekday = (days[:, 0] + 3) % 7  # the first of January 1970 was a Thursday
+    cycles = (of_year / 365.25, weekday / 7, days[:, 1])
+    return {"trend": days.sum(1), **dict(zip(_CYCLES, cycles, strict=True))}, missing
+
+
+def _encode(column: Column, values: pa.ChunkedArray, out: np.ndarray, first_row: int) -> np.ndarray:
+    """Fills the matrix columns of one table column, and returns for each row whether training had no such value."""
+    if column.kind == "category":
+        text = column_values.text(column.name, values)
+        known = pa.array([*column.values, *column.others], pa.large_string())
+        code = pc.index_in(text, value_set=known).fill_null(-1).to_numpy()
+        # The rarer values share a column, and what is missing comes after it.
+        code = np.minimum(code, len(column.values))
+        if column.missing:
+            code = np.where(column_values.missing_in(text), out.shape[1] - 1, code)
+        seen = code >= 0
+        out[np.flatnonzero(seen), code[seen]] = 1
+        return ~seen
+    measured, missing = _measured(column.name, column.kind, values, first_row)
+    filled: list[np.ndarray] = []
+    for part in column.parts:
+        if part in _CYCLES:
+            turn = 2 * np.pi * measured[part]
+            filled += [np.sin(turn), np.cos(turn)]
+        elif column.kind == "flag":
+            filled.append(measured[part])
+        else:
+            filled.append(_compressed(measured[part], column.centre, column.scale))
+    any_missing = missing.any()
+    for i, part_values in enumerate(filled):
+        out[:, i] = np.where(missing, 0, part_values) if any_missing else part_values
+    if column.missing:
+        out[:, -1] = missing
+    return np.zeros_like(missing) if column.missing else missing
+
+
+def _centre_and_scale(numbers: np.ndarray) -> tuple[float, float]:
+    """The median, and a standard deviation that outliers hardly move: the interquartile range of a normal."""
+    # A power of two, so that nothing is rounded, keeps differences of the largest numbers from overflowing.
+    shrink = 2.0**-4 if np.abs(numbers).max() > _LARGEST / 16 else 1.0
+    lower, centre, upper = np.quantile(numbers * shrink, [0.25, 0.5, 0.75])
+    scale = (upper - lower) / _NORMAL_IQR
+    # Quartiles that differ by rounding alone are as good as equal, which is common: most values are the same.
+    if upper - lower <= 4 * np.spacing(max(abs(lower), abs(upper))):
+        deviation = numbers * shrink - centre
+        largest = np.abs(deviation).max()
+        scale = max(scale, largest * float(np.std(deviation / largest))) if largest > 0 else scale
+    scale = float(min(scale, _LARGEST * shrink) / shrink)
+    return float(centre / shrink), scale if scale > 0 else 1.0
+
+
+def _compressed(numbers: np.ndarray, centre: float, scale: float) -> np.ndarray:
+    """Standardised values; far ones grow without bound, but as slowly as their logarithm."""
+    with np.errstate(over="ignore"):
+        z = np.clip(numbers - centre, -_LARGEST, _LARGEST)
+        z /= scale
+    far = np.flatnonzero(np.abs(z) > _LINEAR)
+    if len(far):
+        size = np.minimum(np.abs(z[far]), _LARGEST)
+        z[far] = np.copysign(_LINEAR + np.log1p(size - _LINEAR), z[far])
+    return z
