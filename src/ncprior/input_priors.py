@@ -113,26 +113,49 @@ class FlipCategories(eqx.Module):
         return jnp.take_along_axis(inputs, source, axis=1)
 
 
+class Shaped(eqx.Module):
+    """Noise that for a share of the rows has the shape of the data: ``colours @ noise`` in place of ``noise``.
+
+    Where columns go together, equal noise on each of them hardly ever goes a little way along the directions in which
+    rows differ least; ``colours`` ``[inputs, inputs]`` scales it to what rows differ by in every direction.
+    """
+
+    noise: InputPrior
+    colours: ArrayLike
+    share: ArrayLike = 0.5
+
+    def __call__(self, inputs: Array, *, key: Array) -> Array:
+        """Noised inputs of the same shape."""
+        key_noise, key_share = jax.random.split(key)
+        noise = self.noise(jnp.zeros_like(inputs), key=key_noise)
+        shaped = jax.random.bernoulli(key_share, self.share, (len(inputs), 1))
+        return inputs + jnp.where(shaped, noise @ jnp.asarray(self.colours).T, noise)
+
+
 class PerColumn(eqx.Module):
     """Gives each group of columns its own input prior; columns that are not named stay as they are.
 
     >>> prior = PerColumn([((0, 1), Gaussian(0.5)), ((2, 3, 4), FlipCategories(3, 0.1, one_hot=True))])
     """
 
-    parts: Sequence[tuple[tuple[int, ...], InputPrior]]
+    columns: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    priors: tuple[InputPrior, ...]
 
-    def __check_init__(self) -> None:
-        named = [column for columns, _ in self.parts for column in columns]
+    def __init__(self, parts: Sequence[tuple[Sequence[int], InputPrior]]) -> None:
+        """``parts`` are groups of columns, each with its prior."""
+        self.columns = tuple(tuple(columns) for columns, _ in parts)
+        self.priors = tuple(prior for _, prior in parts)
+        named = [column for columns in self.columns for column in columns]
         if len(named) != len(set(named)):
             raise ValueError(f"a column has more than one input prior: {sorted(named)}")
 
     def __call__(self, inputs: Array, *, key: Array) -> Array:
         """Noised inputs of the same shape."""
-        missing = [column for columns, _ in self.parts for column in columns if not 0 <= column < inputs.shape[1]]
+        missing = [column for columns in self.columns for column in columns if not 0 <= column < inputs.shape[1]]
         if missing:
             raise ValueError(f"no columns {missing} in inputs that have {inputs.shape[1]}")
-        keys = jax.random.split(key, len(self.parts))
-        for (columns, prior), part_key in zip(self.parts, keys, strict=True):
+        keys = jax.random.split(key, len(self.priors))
+        for columns, prior, part_key in zip(self.columns, self.priors, keys, strict=True):
             index = jnp.asarray(columns)
             inputs = inputs.at[:, index].set(prior(inputs[:, index], key=part_key))
         return inputs

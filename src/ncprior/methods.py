@@ -83,8 +83,11 @@ class Method:
         return jax.vmap(self.predict)(network.predict(inputs))
 
 
-def methods(settings: Settings = PAPER) -> dict[str, Method]:
-    """The paper's four models and the point-estimate form of NCP, by name, with these settings."""
+def methods(settings: Settings = PAPER, trunk: Callable[..., Any] | None = None) -> dict[str, Method]:
+    """The paper's four models and the point-estimate form of NCP, by name, with these settings.
+
+    ``trunk(inputs, key=...)`` makes a trunk of the user's own in place of hidden layers.
+    """
     s = settings
     noise = INPUT_NOISE[s.input_noise](s.input_noise_std)
     prior = OutputPrior(s.output_std, s.output_centre, s.direction)
@@ -116,7 +119,8 @@ def methods(settings: Settings = PAPER) -> dict[str, Method]:
         odc_ncp["noised_nll"] = Weighted(1.0, NoisedNLL())
     odc_predict = (lambda o: predict_mixture(o, prior)) if mixture else predict_blend
 
-    point, bayes, classifier = make_init(s), make_init(s, belief=True), make_init(s, ood=True)
+    point, bayes = make_init(s, trunk=trunk), make_init(s, belief=True, trunk=trunk)
+    classifier = make_init(s, ood=True, trunk=trunk)
     table = [
         Method("det", point, det, predict_normal, by_proxy),
         Method("det+ncp", point, det_ncp, predict_normal, by_proxy, noise),
@@ -133,13 +137,19 @@ def acquire_by(score: str, settings: Settings) -> Acquisition:
     return Acquisition(SCORES[score], exponent, settings.temperature, settings.draw)
 
 
-def make_init(settings: Settings, *, belief: bool = False, ood: bool = False) -> Callable[..., Network]:
+def make_init(
+    settings: Settings, *, belief: bool = False, ood: bool = False, trunk: Callable[..., Any] | None = None
+) -> Callable[..., Network]:
     """How to make a network with the settings' trunk: with a belief over the mean's output layer, an OOD head."""
     s = settings
 
     def init(inputs: int, outputs: int, *, key: Array) -> Network:
         keys = jax.random.split(key, 4)
-        size = s.hidden[-1]
+        if trunk is None:
+            body: Any = MLP.init(inputs, s.hidden, slope=s.leaky_slope, key=keys[0])
+        else:
+            body = trunk(inputs, key=keys[0])
+        size = jax.eval_shape(body, jnp.zeros(inputs)).shape[0]
         heads: Heads = {"noise": Noise.init(size, outputs, floor=s.noise_floor, key=keys[2])}
         if belief:
             heads["mean"] = BayesianMean.init(size, outputs, std=s.belief_std, bias_belief=s.bias_belief, key=keys[1])
@@ -147,7 +157,7 @@ def make_init(settings: Settings, *, belief: bool = False, ood: bool = False) ->
             heads["mean"] = PointMean.init(size, outputs, key=keys[1])
         if ood:
             heads["ood"] = Ood.init(size, outputs, key=keys[3])
-        return Network(MLP.init(inputs, s.hidden, slope=s.leaky_slope, key=keys[0]), heads)
+        return Network(body, heads)
 
     return init
 

@@ -79,10 +79,17 @@ class Trainer(NamedTuple):
         """Size of the buffer of row numbers: room for these labels in whole mini batches."""
         return -(-labels // self.batch_size) * self.batch_size
 
-    def start(self, rows: Rows, visible: Array, *, key: Array) -> Learner:
-        """A fresh learner that sees these rows."""
+    def start(
+        self,
+        rows: Rows,
+        visible: Array,
+        *,
+        key: Array,
+        prepare: Callable[[Network], Network] = lambda network: network,
+    ) -> Learner:
+        """A fresh learner that sees these rows; ``prepare`` may change its network before training."""
         key_init, key_train = jax.random.split(key)
-        network = self.method.init(rows.inputs.shape[-1], rows.targets.shape[-1], key=key_init)
+        network = prepare(self.method.init(rows.inputs.shape[-1], rows.targets.shape[-1], key=key_init))
         params = eqx.filter(network, eqx.is_inexact_array)
         # Weak types would become strong ones in the first stretch, and the second would compile again.
         params = jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), params)

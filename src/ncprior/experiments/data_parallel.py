@@ -7,10 +7,10 @@ the number of devices changes results by rounding only.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,11 +24,12 @@ from ncprior.data.dataset import Dataset
 from ncprior.errors import UserError
 from ncprior.methods import Method
 from ncprior.metrics import METRICS
-from ncprior.networks import Network, upright
+from ncprior.networks import Network
 from ncprior.objectives import Batch, View, Weighted, total
 from ncprior.optimizers import AdamState, adam, sum_of_squares
 from ncprior.presets import Settings
 from ncprior.training import Rows, combine, explain_failure
+from ncprior.trunks import Bins, in_bins
 
 _AXIS = "rows"
 
@@ -67,51 +68,6 @@ class Schedule:
             raise UserError(f"validation must be at least 0 and below 1, got {self.validation}")
         if not 0 <= self.beta <= 1:
             raise UserError(f"beta must be between 0 and 1, got {self.beta}")
-
-
-class Bins(eqx.Module):
-    """A trunk that sees every input as its place among the quantiles of the training rows.
-
-    A column with edges ``t_0 < ... < t_k`` becomes k numbers ``(x - t_{j-1}) / (t_j - t_{j-1})``, clipped to [0, 1] but
-    for the first below and the last above, so that inputs far from the data still look far away (the piecewise linear
-    encoding of Gorishniy et al., 2022). Networks learn sharp steps, such as from one day to the next, as trees do.
-    """
-
-    takes_columns: ClassVar[bool] = True
-    edges: tuple[tuple[float, ...], ...] = eqx.field(static=True)
-    trunk: Callable[[Array], Array]
-
-    @staticmethod
-    def find(inputs: np.ndarray, bins: int) -> tuple[tuple[float, ...], ...]:
-        """At most ``bins + 1`` different edges for every column: its quantiles, from smallest to largest."""
-        edges = []
-        for column in inputs.T:
-            found = np.unique(np.quantile(column, np.linspace(0, 1, bins + 1)).astype(np.float32))
-            edges.append(tuple(found.tolist()) if len(found) > 1 else (float(found[0]), float(found[0]) + 1.0))
-        return tuple(edges)
-
-    def __call__(self, x: Array) -> Array:
-        """Features of one example."""
-        column = np.repeat(np.arange(len(self.edges)), [len(edges) - 1 for edges in self.edges])
-        lower = np.concatenate([edges[:-1] for edges in self.edges])
-        upper = np.concatenate([edges[1:] for edges in self.edges])
-        least = np.concatenate([[-np.inf, *[0.0] * (len(edges) - 2)] for edges in self.edges])
-        most = np.concatenate([[*[1.0] * (len(edges) - 2), np.inf] for edges in self.edges])
-        # One number for each bin, in the shape of one example or of many columns.
-        start, width, floor, ceiling = (
-            upright(jnp.asarray(value, x.dtype), x) for value in (lower, upper - lower, least, most)
-        )
-        return self.trunk(jnp.clip((x[column] - start) / width, floor, ceiling))
-
-
-def in_bins(method: Method, edges: tuple[tuple[float, ...], ...]) -> Method:
-    """The method with a network that sees its inputs through `Bins`."""
-
-    def init(_: int, outputs: int, *, key: Array) -> Network:
-        network = method.init(sum(len(one) - 1 for one in edges), outputs, key=key)
-        return Network(Bins(edges, network.trunk), network.heads)
-
-    return dataclasses.replace(method, init=init)
 
 
 def balanced(method: Method, beta: float) -> Method:

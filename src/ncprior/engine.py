@@ -1,0 +1,171 @@
+"""The programs behind an estimator, compiled once for all tables of the same shape."""
+
+import dataclasses
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ncprior.active import predict_in_blocks
+from ncprior.data.encoding import Group
+from ncprior.deep import deep_ncp
+from ncprior.ensemble import Ensemble, cores
+from ncprior.input_priors import InputPrior
+from ncprior.methods import Method, methods
+from ncprior.networks import BayesianMean
+from ncprior.optimizers import adam, averaged, warmed_up
+from ncprior.prediction import MixturePrediction, heavy_tailed, mix
+from ncprior.presets import Settings
+from ncprior.training import Trainer, combine
+from ncprior.trunks import stepped
+
+_WARM_UP = 50
+"""Steps in which the learning rate rises."""
+
+_ROWS = 64
+"""Rows that are predicted together; always as many, so that a row's rounding does not depend on the others."""
+
+CHUNKS = (64, 1024, 16384)
+"""Numbers of rows that programs are compiled for; others are filled up."""
+
+
+# Programs on predictions, compiled once for each size of chunk. Errors of regression have heavier tails than the
+# members' normals.
+MEAN, NOISE, UNCERTAINTY, STD = (
+    jax.jit(lambda whole, name=name: getattr(whole, name)) for name in ("mean", "noise", "uncertainty", "std")
+)
+QUANTILE = jax.jit(lambda whole, probability: heavy_tailed(whole).quantile(probability))
+LOG_PROB = jax.jit(lambda whole, y: heavy_tailed(whole).log_prob(y))
+CDF = jax.jit(lambda whole, y: heavy_tailed(whole).cdf(y))
+
+
+class Spec(NamedTuple):
+    """What the programs of an estimator depend on."""
+
+    settings: Settings
+    method: str | Method
+    trunk: Callable[..., Any] | None
+    input_prior: InputPrior | None  # a function of the user's
+    groups: tuple[Group, ...]
+    width: int  # columns of the encoded rows
+    outputs: int
+    bins: int  # quantiles of every number that some members see; 0 for none
+
+
+class Engine:
+    """Training and prediction of an ensemble."""
+
+    def __init__(self, spec: Spec) -> None:
+        s = spec.settings
+        self.spec, self.method = spec, make_method(spec)
+        optimizer = averaged(warmed_up(adam(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat), _WARM_UP))
+        self.ensemble = Ensemble(Trainer(self.method, optimizer, s.batch_size), spec.width, spec.outputs)
+        self.predict = jax.jit(self._predict)
+        self.sample = jax.jit(self._sample)
+        self.features = jax.jit(self._features)
+
+    @staticmethod
+    def of(spec: Spec) -> "Engine":
+        """The engine of a specification, the same one for the same specification."""
+        return _engine(_Key(spec))
+
+    def _predict(
+        self, weights: Any, calibration: Array, shift: Array, scale: Array, inputs: Array
+    ) -> MixturePrediction:
+        def one(member: Any, factors: Array) -> Any:
+            network = combine(member, self.ensemble.static)
+            prediction = predict_in_blocks(partial(self.method, network), inputs, block=_ROWS)
+            return prediction.inflate(factors[0], factors[1])
+
+        return mix(jax.lax.map(lambda pair: one(*pair), (weights, calibration))).rescale(scale, shift)
+
+    def _sample(self, member: Any, inputs: Array, key: Array) -> tuple[Array, Array]:
+        """One function from a member's belief at rows ``[rows, outputs]``, and the member's mean."""
+        network: Any = combine(member, self.ensemble.static)
+        features = jax.vmap(network.trunk)(inputs)
+        head = network.heads["mean"]
+        layer = head.sample(key=key) if hasattr(head, "sample") else head
+        return jax.vmap(layer)(features).mean, jax.vmap(head)(features).mean
+
+    def _features(self, weights: Any, calibration: Array, inputs: Array) -> Array:
+        """Features ``[rows, n]`` whose products are the covariances of the mean in standardised units.
+
+        Those of every member's last layer, times the belief's standard deviations, and the members' disagreement.
+        """
+
+        def one(member: Any) -> tuple[Array, Array]:
+            network: Any = combine(member, self.ensemble.static)
+            head, features = network.heads["mean"], jax.vmap(network.trunk)(inputs)
+            std = jax.nn.softplus(head.rho) if isinstance(head, BayesianMean) else self.spec.settings.belief_std
+            products = features[:, :, None] * jnp.broadcast_to(std, (features.shape[1], self.spec.outputs))
+            return products.reshape(len(inputs), -1), jax.vmap(head)(features).mean
+
+        phi, means = jax.lax.map(one, weights)
+        phi = phi * calibration[:, 1, None, None]
+        apart = jnp.moveaxis(means - means.mean(0), 0, 1).reshape(len(inputs), -1)
+        whole = jnp.concatenate([jnp.moveaxis(phi, 0, 1).reshape(len(inputs), -1), apart], axis=1)
+        return whole / len(means) ** 0.5
+
+
+class _Key:
+    """A specification as a key: a user's method or trunk is known by its identity."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        own = [part if isinstance(part, str | None) else id(part) for part in spec[1:4]]
+        self.key = (spec.settings, *own, *spec[4:])
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self.key == other.key
+
+
+@lru_cache(maxsize=64)
+def _engine(key: _Key) -> Engine:
+    return Engine(key.spec)
+
+
+def make_method(spec: Spec) -> Method:
+    """The method with the table's trunk and, if the user gave one, an input prior of their own."""
+    if isinstance(spec.method, Method):
+        method = spec.method
+    elif spec.method == "deep+ncp":
+        method = deep_ncp(spec.settings, spec.trunk)
+    else:
+        method = methods(spec.settings, spec.trunk)[spec.method]
+    if spec.input_prior is not None and method.input_prior is not None:
+        method = dataclasses.replace(method, input_prior=spec.input_prior)
+    if not spec.bins:
+        return method
+    columns = tuple(group.columns[0] for group in spec.groups if group.kind == "number")
+    return stepped(method, columns, spec.bins)
+
+
+def chunked(function: Callable[..., Any], *arrays: Any) -> Any:
+    """``function(*arrays)`` for arrays or trees of them with a leading axis of rows, in chunks of a few sizes.
+
+    Only these sizes are compiled, whatever the number of rows; the results are NumPy arrays.
+    """
+    rows = len(jax.tree.leaves(arrays)[0])
+    size = next((chunk for chunk in CHUNKS if rows <= chunk), CHUNKS[-1])
+
+    def run(start: int) -> Any:
+        def part(leaf: Any) -> np.ndarray:
+            piece = np.asarray(leaf[start : start + size])
+            missing = [(0, size - len(piece)), *[(0, 0)] * (piece.ndim - 1)]
+            return np.pad(piece, missing, mode="edge" if len(piece) else "constant")
+
+        return jax.tree.map(np.asarray, function(*jax.tree.map(part, arrays)))
+
+    starts = range(0, max(rows, 1), size)
+    first = run(0)
+    with ThreadPoolExecutor(max_workers=cores()) as pool:
+        parts = [first, *pool.map(run, starts[1:])]
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *parts)

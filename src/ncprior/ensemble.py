@@ -1,0 +1,279 @@
+"""Ensembles for people's tables: members trained together, for as long as rows that they have not seen get better.
+
+How long to train matters more than any other setting, and training rows cannot tell. So every member first trains
+without some of its rows: those around a random place of a random column (a gap, to see what happens off the data) and
+some at random. The number of steps after which held-out rows are predicted best, on average over the members, is the
+number for which the members are trained anew on all rows.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ncprior.active import predict_in_blocks
+from ncprior.input_priors import InputPrior
+from ncprior.prediction import Predictive, heavy_tailed
+from ncprior.training import Learner, Rows, Trainer, combine
+from ncprior.trunks import Sight
+
+_SCORED = 4_096
+"""Held-out rows of each kind, at most, that a member is scored on."""
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When to look at the held-out rows, and when to stop."""
+
+    gap: float = 0.2
+    """Share of the rows that a member holds out around a random place of a random column."""
+    random: float = 0.1
+    """Share of the rows that it holds out at random."""
+    gap_share: float = 0.5
+    """Share of the gap in the score; the rest is that of the rows at random."""
+    first: int = 200
+    """Steps before the first look; the next comes after ``growth`` times as many, and so on."""
+    growth: float = 1.5
+    patience: int = 2
+    """Looks in a row without a better score that end the search."""
+    most: int = 20_000
+    """Steps that end it in any case."""
+
+    def looks(self) -> list[int]:
+        """Steps after which the held-out rows are scored."""
+        steps = [self.first]
+        while steps[-1] < self.most:
+            steps.append(min(self.most, round(steps[-1] * self.growth)))
+        return steps
+
+
+class Holdout(NamedTuple):
+    """Numbers of a member's rows: those that it trains on, those of its gap, and some at random."""
+
+    train: np.ndarray
+    gap: np.ndarray
+    random: np.ndarray
+
+
+def hold_out(columns: np.ndarray, members: int, stopping: Stopping, rng: np.random.Generator) -> list[Holdout]:
+    """Held-out rows for every member: a gap of its own, and the same rows at random as all others.
+
+    ``columns`` ``[rows, columns]`` are those that a gap can lie in.
+    """
+    count = len(columns)
+    wide, some = int(stopping.gap * count), int(stopping.random * count)
+    order = rng.permutation(count)
+    random, rest = order[:some], order[some:]
+    parts = []
+    for _ in range(members):
+        gap = rest[:0]
+        if columns.shape[1]:
+            column = columns[rest, rng.integers(columns.shape[1])]
+            start = rng.integers(len(rest) - wide + 1)
+            gap = rest[np.argsort(column, kind="stable")[start : start + wide]]
+        parts.append(Holdout(np.sort(np.setdiff1d(rest, gap)), np.sort(gap), np.sort(random)))
+    return parts
+
+
+class Look(NamedTuple):
+    """What the members came to on their held-out rows: mean log densities, a number for each member."""
+
+    step: int
+    gap: np.ndarray
+    random: np.ndarray
+
+    def score(self, gap: float) -> float:
+        """The mean over the members, the gap's with this share; of one kind where the other has no rows."""
+        kinds = [(share, part.mean()) for share, part in ((gap, self.gap), (1 - gap, self.random))]
+        used = [(share, value) for share, value in kinds if share and np.isfinite(value)]
+        return sum(share * value for share, value in used) / sum(share for share, _ in used) if used else -np.inf
+
+
+class Search(NamedTuple):
+    """How long to train: the best number of steps, the weights there, and every look on the way."""
+
+    steps: int
+    weights: Any
+    looks: list[Look]
+
+
+class Table(NamedTuple):
+    """What members are told about the table besides its rows."""
+
+    sights: Sight | None  # one for each member, on a leading axis; None for trunks that have none
+    input_prior: InputPrior | None  # takes the place of the method's own
+
+
+Members = list[Learner]
+"""Members of an ensemble in groups that are trained together, each with a leading axis."""
+
+
+class Ensemble:
+    """Members of one method on tables of one shape. A program compiles once for every padded number of rows."""
+
+    def __init__(self, trainer: Trainer, inputs: int, outputs: int) -> None:
+        self.trainer = trainer
+        self.static = trainer.static(inputs, outputs)
+        self._start = jax.jit(jax.vmap(self._begin, in_axes=(None, 0, 0, None, 0)))
+        self._run = jax.jit(jax.vmap(self._stretch, in_axes=(0, None, 0, 0, None, None, None)), donate_argnums=0)
+        self._restart = jax.jit(jax.vmap(trainer.optimizer.init))
+        self._predict_held = jax.jit(jax.vmap(lambda w, rows, held: self._predict(w, rows.inputs[held]), (0, None, 0)))
+
+    def start(
+        self,
+        rows: Rows,
+        visible: Sequence[np.ndarray],
+        table: Table,
+        seeds: Sequence[int] | np.ndarray,
+        weights: Any = None,
+    ) -> Members:
+        """Members that see these rows, in a buffer with room for all; fresh ones, or those with these weights."""
+        size = self.trainer.buffer(len(rows.inputs))
+        numbers = np.stack([np.pad(part, (0, size - len(part))) for part in visible]).astype(np.int32)
+
+        def begin(group: slice) -> Learner:
+            keys = jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32)[group])
+            sights = jax.tree.map(lambda leaf: leaf[group], table.sights)
+            members = self._start(rows, numbers[group], sights, table.input_prior, keys)
+            if weights is None:
+                return members
+            given = jax.tree.map(lambda leaf: leaf[group], weights)
+            return members._replace(params=given, optimizer=self._restart(given))
+
+        return [begin(group) for group in groups(len(numbers))]
+
+    def search(
+        self,
+        rows: Rows,
+        held: Sequence[Holdout],
+        table: Table,
+        seeds: Sequence[int] | np.ndarray,
+        stopping: Stopping,
+        show: Callable[[int, float], None],
+    ) -> Search:
+        """Trains members without their held-out rows until these are predicted no better."""
+        members = self.start(rows, [one.train for one in held], table, seeds)
+        looks: list[Look] = []
+        best, weights, since = -np.inf, self.gather(members), 0
+        for step in stopping.looks():
+            members, look = self.train(members, rows, len(held[0].train), looks[-1].step if looks else 0, step, held)
+            looks.append(look)
+            score = look.score(stopping.gap_share)
+            since += 1
+            if score > best:
+                best, weights, since = score, self.gather(members), 0
+            show(step, score)
+            if since >= stopping.patience:
+                break
+        return Search(looks[len(looks) - 1 - since].step, weights, looks)
+
+    def train(
+        self, members: Members, rows: Rows, labels: int, first: int, last: int, held: Sequence[Holdout] | None = None
+    ) -> tuple[Members, Look]:
+        """The members after steps ``first`` to ``last``, and their scores on what they hold out."""
+        places = groups(sum(len(group.failed) for group in members))
+        numbers, sizes = held_numbers(held, places[-1].stop, len(rows.inputs))
+        limits = tuple(np.int32(value) for value in (labels, first, last))
+
+        def run(group: Learner, place: slice) -> tuple[Learner, Array]:
+            return jax.block_until_ready(self._run(group, rows, numbers[place], sizes[place], *limits))
+
+        first_done = run(members[0], places[0])  # alone, so that the program is not compiled by every thread
+        with ThreadPoolExecutor(max_workers=cores()) as pool:
+            done = [first_done, *pool.map(run, members[1:], places[1:])]
+        scores = np.concatenate([np.asarray(part, np.float64) for _, part in done])
+        return [group for group, _ in done], Look(last, *scores.T)
+
+    def calibrate(self, search: Search, rows: Rows, held: Sequence[Holdout]) -> tuple[float, float]:
+        """What noise and uncertainty must be multiplied with for the held-out rows to be predicted best."""
+        numbers, sizes = held_numbers(held, len(held), len(rows.inputs))
+        prediction = self._predict_held(search.weights, rows, numbers.reshape(len(held), -1))
+        targets = np.asarray(rows.targets)[numbers.reshape(len(held), -1)]
+        in_use = (np.arange(numbers.shape[-1]) < sizes[..., None]).reshape(len(held), -1)
+        weights = (in_use / np.repeat(np.maximum(sizes, 1), numbers.shape[-1], axis=1)).astype(np.float32)
+        return _best_scales(prediction, targets, weights)
+
+    def gather(self, members: Members) -> Any:
+        """The weights that all members predict with, on a leading axis."""
+        parts = [jax.tree.map(np.asarray, self.weights(group)) for group in members]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+    def weights(self, member: Learner) -> Any:
+        """The weights that a member predicts with: the average, if its optimiser keeps one."""
+        return getattr(member.optimizer, "average", member.params)
+
+    def _begin(self, rows: Rows, visible: Array, sight: Sight | None, prior: InputPrior | None, key: Array) -> Learner:
+        def prepare(network: Any) -> Any:
+            return network if sight is None else eqx.tree_at(lambda whole: whole.trunk.sight, network, sight)
+
+        return self.trainer.start(rows, visible, key=key, prepare=prepare)._replace(input_prior=prior)
+
+    def _stretch(
+        self, member: Learner, rows: Rows, held: Array, sizes: Array, labels: Array, first: Array, last: Array
+    ) -> tuple[Learner, Array]:
+        """The program: trains one member and scores it on its held-out rows of both kinds."""
+        member = self.trainer.train_steps(member, rows, self.static, labels, first, last)
+        prediction = self._predict(self.weights(member), rows.inputs[held.reshape(-1)])
+        density = heavy_tailed(prediction).log_prob(rows.targets[held.reshape(-1)]).sum(-1).reshape(held.shape)
+        in_use = jnp.arange(held.shape[1]) < sizes[:, None]
+        return member, jnp.sum(jnp.where(in_use, density, 0.0), axis=1) / sizes
+
+    def _predict(self, weights: Any, inputs: Array) -> Predictive:
+        """One member's prediction for rows ``[rows, inputs]``."""
+        return predict_in_blocks(partial(self.trainer.method, combine(weights, self.static)), inputs)
+
+
+@jax.jit
+def _log_densities(prediction: Predictive, targets: Array, weights: Array, noise: Array, uncertainty: Array) -> Array:
+    """The weighted log density of the targets for every pair of scales."""
+
+    def one(pair: tuple[Array, Array]) -> Array:
+        density = heavy_tailed(prediction.inflate(*pair)).log_prob(targets).sum(-1)
+        return jnp.sum(weights * density)
+
+    return jax.lax.map(one, (noise, uncertainty))
+
+
+def _best_scales(prediction: Predictive, targets: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+    """The best of a grid of scales, from 0.8 to 1.6 for the noise and from 0.5 to 6 for the uncertainty."""
+    if not weights.any():
+        return 1.0, 1.0
+    grid = [(n, u) for u in 2.0 ** np.arange(-1.0, 2.75, 0.5) for n in 2.0 ** np.arange(-0.3, 0.75, 0.15)]
+    noise, uncertainty = np.asarray(grid, np.float32).T
+    best = int(np.argmax(np.asarray(_log_densities(prediction, targets, weights, noise, uncertainty))))
+    return float(noise[best]), float(uncertainty[best])
+
+
+def held_numbers(held: Sequence[Holdout] | None, members: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers ``[members, 2, n]`` that members are scored on, filled up with zeros, and how many there are.
+
+    Room for half of the rows, which no kind of held-out rows exceeds, so that the shape depends on their number alone.
+    """
+    size = min(_SCORED, rows // 2)
+    if held is None:
+        return np.zeros((members, 2, size), np.int32), np.zeros((members, 2), np.int32)
+    parts = [[part[:: max(1, -(-len(part) // size))] for part in (one.gap, one.random)] for one in held]
+    numbers = np.array([[np.pad(part, (0, size - len(part))) for part in pair] for pair in parts], np.int32)
+    return numbers, np.array([[len(part) for part in pair] for pair in parts], np.int32)
+
+
+def groups(members: int) -> list[slice]:
+    """Which members are trained together.
+
+    On a CPU each is a task of its own, so that all cores have work and a member's result does not depend on how many
+    there are; an accelerator takes all in one batch.
+    """
+    return [slice(i, i + 1) for i in range(members)] if jax.default_backend() == "cpu" else [slice(0, members)]
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,349 @@
+"""The front door: NCP as a scikit-learn estimator for tables of any kind.
+
+>>> import numpy as np
+>>> X = np.linspace(-1, 1, 40)[:, None]
+>>> model = NCPRegressor(members=2, epochs=20, random_state=0).fit(X, np.sin(3 * X[:, 0]))
+>>> mean, std = model.predict(X, return_std=True)
+>>> model.suggest(np.linspace(-4, 4, 9)[:, None], n=2, random_state=0).shape
+(2,)
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
+
+from ncprior import fitting, saving
+from ncprior.acquisition import SCORES, Acquisition, Draw
+from ncprior.batches import RULES
+from ncprior.data.encoding import Encoder
+from ncprior.data.tables import as_table
+from ncprior.engine import CDF, LOG_PROB, MEAN, NOISE, QUANTILE, STD, UNCERTAINTY, chunked
+from ncprior.errors import UserError
+from ncprior.input_priors import InputPrior
+from ncprior.methods import Method
+from ncprior.prediction import MixturePrediction
+
+
+class NCPRegressor(RegressorMixin, BaseEstimator):
+    """Regression by an ensemble of neural networks that are uncertain away from the data.
+
+    Args:
+        method: ``bbb+ncp``, ``det``, ``det+ncp``, ``bbb``, ``odc+ncp``, ``deep+ncp`` (a belief over every layer), or a
+            `Method` of your own.
+        hidden: Units of each hidden layer.
+        members: Networks in the ensemble. Half of them see the columns' quantiles too, which makes them more exact on
+            the data; the others are more careful off it.
+        learning_rate: Of Adam.
+        batch_size: Rows in a mini batch; None chooses by the number of rows.
+        epochs: Passes over the training rows; None finds the number by `early_stopping`.
+        early_stopping: Whether to hold out rows at first to find out how long to train and how far to trust the
+            members; the networks are then trained anew on all rows.
+        validation_fraction: Share of the rows that is held out at random for that; as much again, twice, is held out
+            around a random place of a random column.
+        gamma: Weight of the noise contrastive prior; 0 for none.
+        gamma_per_label: Whether gamma is divided by the number of rows, as suits a prior.
+        input_prior: ``radial``, ``gaussian`` or ``uniform`` noise on the numbers, or a function
+            ``(inputs, *, key) -> noised`` of the encoded rows, see `ncprior.input_priors`.
+        input_scale: Standard deviation of that noise, in standard deviations of a column: one number, or a dictionary
+            by the name of the column; columns that it does not name have 2.
+        output_scale: Standard deviation of the output prior, in standard deviations of the target.
+        flip: Probability that the noise changes a category, a flag, or marks a row as unexpected.
+        trunk: A function ``(inputs, *, key) -> module`` that makes a trunk of your own, in place of hidden layers.
+        settings: Other fields of `ncprior.presets.Settings` by name.
+        warm_start: Whether `fit` goes on from the present weights, when rows have come in, instead of from new ones.
+        random_state: Seed.
+        verbose: Whether to draw a progress bar.
+        callbacks: Functions that are called with a `FitProgress` now and then.
+    """
+
+    def __init__(
+        self,
+        method: str | Method = "bbb+ncp",
+        *,
+        hidden: Sequence[int] = (128, 128),
+        members: int = 8,
+        learning_rate: float = 3e-3,
+        batch_size: int | None = None,
+        epochs: int | None = None,
+        early_stopping: bool = True,
+        validation_fraction: float = 0.1,
+        gamma: float = 10.0,
+        gamma_per_label: bool = True,
+        input_prior: str | InputPrior = "radial",
+        input_scale: float | dict[str, float] = 2.0,
+        output_scale: float = 1.0,
+        flip: float = 0.1,
+        trunk: Callable[..., Any] | None = None,
+        settings: dict[str, Any] | None = None,
+        warm_start: bool = False,
+        random_state: Any = None,
+        verbose: bool = False,
+        callbacks: Sequence[Callable[["fitting.FitProgress"], None]] = (),
+    ) -> None:
+        self.method = method
+        self.hidden = hidden
+        self.members = members
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.gamma = gamma
+        self.gamma_per_label = gamma_per_label
+        self.input_prior = input_prior
+        self.input_scale = input_scale
+        self.output_scale = output_scale
+        self.flip = flip
+        self.trunk = trunk
+        self.settings = settings
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "NCPRegressor":  # noqa: N803
+        """Learns from rows ``X`` (an array, a data frame or an Arrow table) and targets ``y``, one or several a row.
+
+        A whole-number ``sample_weight`` counts as that many equal rows; 0 leaves a row out.
+        """
+        return self._learn(X, y, sample_weight, go_on=self.warm_start and hasattr(self, "weights_"))
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "NCPRegressor":  # noqa: N803
+        """One pass over rows that have come in, from the present weights; the first call is `fit` of one pass."""
+        return self._learn(X, y, sample_weight, go_on=hasattr(self, "weights_"), epochs=1)
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:  # noqa: N803
+        """The mean, and with ``return_std`` the standard deviation, of uncertainty and noise together."""
+        prediction = self.predict_distribution(X)
+        return (prediction.mean, prediction.std) if return_std else prediction.mean
+
+    def predict_distribution(self, X: Any) -> "Distribution":  # noqa: N803
+        """The whole prediction in units of the target: mean, noise, uncertainty, intervals, densities."""
+        return self._predict(self._table(X), first_row=1)
+
+    def information_gain(self, X: Any) -> np.ndarray:  # noqa: N803
+        """What a label for each row is expected to tell, in nats per output."""
+        return self.predict_distribution(X).score("information_gain")
+
+    def suggest(
+        self,
+        X_pool: Any,  # noqa: N803
+        n: int = 10,
+        *,
+        acquisition: str = "information_gain",
+        temperature: float = 0.0,
+        labelled: Any = None,
+        exclude: Any = None,
+        random_state: Any = None,
+    ) -> np.ndarray:
+        """The numbers of ``n`` rows of a pool that are worth a label most, best first.
+
+        Args:
+            X_pool: Rows without labels.
+            n: How many to pick.
+            acquisition: A score of rows one by one (``information_gain``, ``uncertainty``, ``predictive_variance``,
+                ``random``), or a rule for batches that are informative together (``max_det``, ``bait``, ``lcmd``,
+                ``k_center``).
+            temperature: Of the softmax that rows are drawn from by their score; 0 picks the highest.
+            labelled: Rows that have labels; ``lcmd`` and ``k_center`` keep away from them.
+            exclude: True for rows of the pool that must not be picked.
+            random_state: Seed of the draw.
+        """
+        table = self._table(X_pool)
+        excluded = np.zeros(table.num_rows, bool) if exclude is None else np.asarray(exclude, bool)
+        if excluded.shape != (table.num_rows,):
+            raise UserError(f"exclude has shape {excluded.shape}; give one value for each of {table.num_rows} rows")
+        left = table.num_rows - int(excluded.sum())
+        if not 1 <= n <= left:
+            raise UserError(f"cannot pick {n} rows: {left} rows can be picked; choose n from 1 to {left}")
+        key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
+        if acquisition in RULES:
+            seen = None if labelled is None else self._table(labelled)
+            return fitting.pick_batch(RULES[acquisition], self._fitted(), table, seen, excluded, n, key)
+        if acquisition not in SCORES or acquisition.startswith("ood_"):
+            known = [*(name for name in SCORES if not name.startswith("ood_")), *RULES]
+            raise UserError(f"unknown acquisition {acquisition!r}: choose from {', '.join(known)}")
+        scores = self._predict(table, first_row=1).score(acquisition).astype(np.float32)
+        draw: Draw = "without_replacement" if temperature or acquisition == "random" else "greedy"
+        rule = Acquisition(draw=draw)
+        return np.asarray(rule.pick(jnp.asarray(scores / (temperature or 1.0)), jnp.asarray(excluded), n, key=key))
+
+    def sample_functions(self, X: Any, n: int = 20, *, random_state: Any = None) -> np.ndarray:  # noqa: N803
+        """``n`` functions from the belief over the mean, at these rows: ``[n, rows]``, or with outputs at last."""
+        key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
+        functions = fitting.sample(self._fitted(), self._table(X), n, key)
+        return functions[..., 0] if self._flat_ else functions
+
+    def save(self, path: str | Path) -> None:
+        """Writes the model as one file: JSON and weights, nothing that runs when it is loaded."""
+        check_is_fitted(self)
+        saving.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, *, method: Method | None = None, trunk: Any = None) -> "NCPRegressor":
+        """The model in a file; a method or trunk of your own is code, which the file has not, and must be given."""
+        return saving.load(cls, Path(path), method=method, trunk=trunk)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.target_tags.multi_output = True
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any, *, go_on: bool, epochs: int | None = None) -> "NCPRegressor":  # noqa: N803
+        started = time.monotonic()
+        table = self._table(X, reset=not go_on)
+        targets, names = _targets(y)
+        if len(targets) != table.num_rows:
+            raise UserError(f"X has {table.num_rows} rows and y has {len(targets)}; give one target for each row")
+        flat = targets.ndim == 1
+        targets = targets.reshape(len(targets), -1)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, np.zeros(table.num_rows), ensure_non_negative=True)
+            table, targets, weights = _weighted(table, targets, weights)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self._flat_, self.target_names_ = flat, names
+        with fitting.progress_bar(self.verbose, self.callbacks) as show:
+            if go_on:
+                fitted = fitting.go_on(self, self._fitted(), table, targets, weights, seed, epochs, show)
+            else:
+                fitted = fitting.fit(self, Encoder.fit(table), table, targets, weights, seed, epochs, show)
+        self._keep(fitted)
+        self.fit_seconds_ = time.monotonic() - started
+        return self
+
+    def _table(self, X: Any, *, reset: bool = False) -> pa.Table:  # noqa: N803
+        """The rows as a table, with the checks that scikit-learn users expect."""
+        if not reset:
+            check_is_fitted(self)
+        if not (hasattr(X, "column_names") or hasattr(X, "columns") or isinstance(X, dict)):
+            # allow-nan lets missing values pass and stops infinities.
+            X = check_array(X, dtype=None, ensure_all_finite="allow-nan", estimator=self)  # noqa: N806
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        return as_table(X)
+
+    def _fitted(self) -> "fitting.Fitted":
+        check_is_fitted(self)
+        units = (self.target_shift_, self.target_scale_)
+        return fitting.Fitted(
+            self._spec_, self.encoder_, self.weights_, self.calibration_, *units, self.steps_, self.validation_
+        )
+
+    def _keep(self, fitted: "fitting.Fitted") -> None:
+        self._spec_, self.encoder_, self.weights_, self.calibration_, *units, self.steps_, self.validation_ = fitted
+        self.target_shift_, self.target_scale_ = units
+
+    def _predict(self, table: pa.Table, first_row: int) -> "Distribution":
+        """Predicts a piece of a larger table; errors count rows from ``first_row``."""
+        return Distribution(self._fitted().predict(table, first_row), self._flat_)
+
+
+class Distribution(NamedTuple):
+    """Predictions in units of the target, as NumPy arrays ``[rows]``, or ``[rows, outputs]`` if y had two axes."""
+
+    whole: MixturePrediction
+    flat: bool
+
+    def _values(self, function: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
+        values = np.asarray(chunked(function, self.whole, *arrays), np.float64)
+        return values[..., 0] if self.flat else values
+
+    @property
+    def mean(self) -> np.ndarray:
+        """The expected target."""
+        return self._values(MEAN)
+
+    @property
+    def noise(self) -> np.ndarray:
+        """Standard deviation of what no label can teach."""
+        return self._values(NOISE)
+
+    @property
+    def uncertainty(self) -> np.ndarray:
+        """Standard deviation of what labels can teach."""
+        return self._values(UNCERTAINTY)
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation of both together."""
+        return self._values(STD)
+
+    def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """The central interval that holds the target with this probability."""
+        return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
+
+    def quantile(self, probability: float) -> np.ndarray:
+        """The value that the target stays below with this probability."""
+        if not 0 < probability < 1:
+            raise UserError(f"a probability must be above 0 and below 1, got {probability}")
+        return self._values(lambda part: QUANTILE(part, np.float32(probability)))
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        """Log density of these targets, in nats per unit of the target."""
+        return self._values(LOG_PROB, self._targets(y))
+
+    def cdf(self, y: Any) -> np.ndarray:
+        """Probability that the target is at most this."""
+        return self._values(CDF, self._targets(y))
+
+    def score(self, name: str) -> np.ndarray:
+        """The acquisition score of every row, see `ncprior.acquisition.SCORES`."""
+        return np.asarray(chunked(_SCORES[name], self.whole), np.float64)
+
+    def _targets(self, y: Any) -> np.ndarray:
+        values = np.asarray(y, np.float32)
+        values = values[..., None] if self.flat else values
+        wanted = self.whole.weights.shape[:-1]
+        if values.shape != wanted:
+            raise UserError(f"targets have shape {np.shape(y)}, and predictions {wanted[: 2 - self.flat]}")
+        return values
+
+
+_SCORES = {name: jax.jit(score) for name, score in SCORES.items()}
+
+
+def _targets(y: Any) -> tuple[np.ndarray, list[str] | None]:
+    """Targets as numbers, one or two axes, and their names if they have any."""
+    if y is None:
+        raise UserError("NCPRegressor requires y to be passed, but the target y is None")
+    names = None
+    if hasattr(y, "column_names") or hasattr(y, "columns"):
+        table = as_table(y)
+        names = list(table.column_names)
+        y = np.column_stack([column.to_numpy() for column in table.columns])
+    elif getattr(y, "name", None) is not None:
+        names = [str(y.name)]
+    values = check_array(y, dtype=np.float64, ensure_2d=False, allow_nd=False, input_name="y")
+    if values.ndim not in (1, 2) or not values.size:
+        raise UserError(f"y has shape {values.shape}; give one number for each row, or one row of numbers")
+    if np.abs(values).max() > 1e30:
+        raise UserError("y has values above 1e30, which are too large to compute with; give it in another unit")
+    return values, names
+
+
+_MOST_COPIES = 10
+"""Whole-number weights are taken as equal rows if that makes at most this many times the rows."""
+
+
+def _weighted(table: pa.Table, targets: np.ndarray, weights: np.ndarray) -> tuple[pa.Table, np.ndarray, Any]:
+    """Rows with weights as equal rows where these are whole numbers, else rows and weights of mean 1."""
+    if not weights.any():
+        raise UserError("every sample_weight is 0; give at least one row that counts")
+    if (weights == np.round(weights)).all() and weights.sum() <= _MOST_COPIES * len(weights):
+        rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
+        return table.take(rows), targets[rows], None
+    kept = np.flatnonzero(weights)
+    return table.take(kept), targets[kept], (weights[kept] / weights[kept].mean()).astype(np.float32)

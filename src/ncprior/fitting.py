@@ -1,0 +1,370 @@
+"""How the estimator learns: from a table to a trained, calibrated ensemble, and from that to predictions.
+
+The recipe in short: numbers are standardised, half of the members also see the columns' quantiles, every member trains
+for as many steps as suits its half on held-out rows, and what held-out rows say about noise and uncertainty is applied
+to the predictions. `ncprior.presets.TABLES` has its numbers.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+
+from ncprior.batches import Rule, sketch
+from ncprior.data.encoding import Encoder, Group
+from ncprior.engine import CDF, LOG_PROB, MEAN, Engine, Spec, chunked
+from ncprior.ensemble import Holdout, Members, Stopping, Table, groups, hold_out
+from ncprior.errors import UserError
+from ncprior.input_priors import FlipCategories, InputPrior, PerColumn, Shaped
+from ncprior.methods import INPUT_NOISE, TITLES, Method
+from ncprior.prediction import MixturePrediction
+from ncprior.presets import TABLES, Settings
+from ncprior.training import Rows, explain_failure
+from ncprior.trunks import Sight, colours
+
+BINS = 32
+"""Quantiles of a column that members with sharp sight see."""
+
+_FEWEST = 20
+"""Rows below which none are held out."""
+
+_STEPS = 1_000
+"""Steps of training where nothing says how many."""
+
+
+class FitProgress(NamedTuple):
+    """How far `fit` has come: steps of a stage, of at most ``total``; ``score`` is the held-out log density."""
+
+    stage: str
+    done: int
+    total: int
+    score: float | None
+
+
+Show = Callable[[FitProgress], None]
+
+
+class Fitted(NamedTuple):
+    """A trained ensemble and all that its predictions depend on."""
+
+    spec: Spec
+    encoder: Encoder
+    weights: Any  # of the members, on a leading axis
+    calibration: np.ndarray  # [members, 2]: what noise and uncertainty are multiplied with
+    shift: np.ndarray  # [outputs], of the target,
+    scale: np.ndarray  # and its standard deviation
+    steps: tuple[int, ...]  # of training, for each member
+    validation: dict[str, float] | None  # metrics of the ensemble on rows that it had not seen
+
+    @property
+    def engine(self) -> Engine:
+        """The programs that train and predict."""
+        return Engine.of(self.spec)
+
+    def predict(self, table: pa.Table, first_row: int = 1) -> MixturePrediction:
+        """The mixture of the members' predictions in units of the target, as NumPy arrays."""
+        return self.predict_encoded(self.encoder.transform(table, first_row=first_row))
+
+    def predict_encoded(self, inputs: np.ndarray) -> MixturePrediction:
+        """The same for encoded rows."""
+        units = (self.calibration, self.shift.astype(np.float32), self.scale.astype(np.float32))
+        return chunked(lambda part: self.engine.predict(self.weights, *units, part), inputs)
+
+
+def fit(
+    model: Any,
+    encoder: Encoder,
+    table: pa.Table,
+    targets: np.ndarray,
+    sample_weights: np.ndarray | None,
+    seed: int,
+    epochs: int | None,
+    show: Show,
+) -> Fitted:
+    """Trains an ensemble as the estimator ``model`` says."""
+    inputs, count = encoder.transform(table), table.num_rows
+    epochs = model.epochs if epochs is None else epochs
+    settings = settings_of(model, count)
+    numbers = number_columns(encoder.groups)
+    own = isinstance(model.method, Method) or model.trunk is not None
+    spec = Spec(
+        settings,
+        model.method,
+        model.trunk,
+        None if isinstance(model.input_prior, str) else model.input_prior,
+        encoder.groups,
+        encoder.width,
+        targets.shape[1],
+        BINS if numbers and not own else 0,
+    )
+    shift, scale = _units(targets, sample_weights)
+    rows = _padded(inputs, ((targets - shift) / scale).astype(np.float32), sample_weights)
+    columns = inputs[:, numbers]
+    told = Table(_sights(columns, spec, model.members), _noise(model, encoder, columns))
+    engine = Engine.of(spec)
+    fixed = math.ceil(epochs * count / settings.batch_size) if epochs is not None else _STEPS
+    steps = np.full(model.members, fixed)
+    calibration = np.ones((model.members, 2), np.float32)
+    validation = None
+    if epochs is None and model.early_stopping and count >= _FEWEST:
+        stopping = Stopping(gap=2 * model.validation_fraction, random=model.validation_fraction)
+        held = hold_out(columns, model.members, stopping, np.random.default_rng(seed))
+        found: list[Any] = [None] * model.members
+        for sharp in (0, 1) if spec.bins else (0,):
+            family = np.arange(model.members)[sharp::2] if spec.bins else np.arange(model.members)
+            if not len(family):
+                continue
+            part = [held[i] for i in family]
+            sights = Table(jax.tree.map(lambda leaf: leaf[family], told.sights), told.input_prior)  # noqa: B023
+            rule = dataclasses.replace(stopping, gap_share=0.0 if sharp else 0.5)
+            seeds = _seeds(seed, 0, model.members)[family]
+            search = engine.ensemble.search(rows, part, sights, seeds, rule, _telling(show, "searching", rule.most))
+            steps[family] = search.steps
+            calibration[family] = engine.ensemble.calibrate(search, rows, part)
+            for place, i in enumerate(family):
+                found[i] = jax.tree.map(lambda leaf: leaf[place], search.weights)  # noqa: B023
+        first = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
+        searched = Fitted(spec, encoder, first, calibration, shift, scale, (), None)
+        validation = _validate(searched, inputs, targets, held[0])
+    show(FitProgress("training", 0, int(steps.sum()), None))
+    visible = [np.arange(count)] * model.members
+    members = engine.ensemble.start(rows, visible, told, _seeds(seed, 1, model.members))
+    weights, kept = _trained(engine, members, rows, count, steps, show)
+    return Fitted(
+        spec, encoder, weights, calibration[kept], shift, scale, tuple(int(n) for n in steps[kept]), validation
+    )
+
+
+def go_on(
+    model: Any,
+    fitted: Fitted,
+    table: pa.Table,
+    targets: np.ndarray,
+    sample_weights: np.ndarray | None,
+    seed: int,
+    epochs: int | None,
+    show: Show,
+) -> Fitted:
+    """Trains the members further, on these rows; how columns are encoded and predictions calibrated stays."""
+    if targets.shape[1] != len(fitted.shift):
+        raise UserError(f"y has {targets.shape[1]} outputs, and had {len(fitted.shift)} before; give as many")
+    inputs, count = fitted.encoder.transform(table), table.num_rows
+    rows = _padded(inputs, ((targets - fitted.shift) / fitted.scale).astype(np.float32), sample_weights)
+    epochs = model.epochs if epochs is None else epochs
+    size = fitted.spec.settings.batch_size
+    steps = np.asarray(fitted.steps) // 2 if epochs is None else np.full(len(fitted.steps), -(-epochs * count // size))
+    told = Table(None, _noise(model, fitted.encoder, inputs[:, number_columns(fitted.encoder.groups)]))
+    engine, seeds = fitted.engine, _seeds(seed, 2, len(steps))
+    members = engine.ensemble.start(rows, [np.arange(count)] * len(steps), told, seeds, weights=fitted.weights)
+    weights, kept = _trained(engine, members, rows, count, steps, show)
+    total = tuple(int(before + new) for before, new in zip(np.asarray(fitted.steps)[kept], steps[kept], strict=True))
+    return fitted._replace(weights=weights, calibration=fitted.calibration[kept], steps=total)
+
+
+def settings_of(model: Any, rows: int) -> Settings:
+    """The settings that an estimator's arguments stand for, given the number of rows."""
+    if not isinstance(model.method, Method) and model.method not in (*TITLES, "deep+ncp"):
+        raise UserError(f"unknown method {model.method!r}: choose from {', '.join(TITLES)}, deep+ncp, or give a Method")
+    if isinstance(model.input_prior, str) and model.input_prior not in INPUT_NOISE:
+        names = ", ".join(INPUT_NOISE)
+        raise UserError(f"unknown input_prior {model.input_prior!r}: choose from {names}, or give a function")
+    if model.members < 1:
+        raise UserError(f"members must be at least 1, got {model.members}")
+    if model.epochs is not None and model.epochs < 1:
+        raise UserError(f"epochs must be at least 1 or None, got {model.epochs}")
+    if not 0 < model.validation_fraction <= 0.3:
+        raise UserError(f"validation_fraction must be above 0 and at most 0.3, got {model.validation_fraction}")
+    if not 0 <= model.flip <= 1:
+        raise UserError(f"flip must be between 0 and 1, got {model.flip}")
+    # Mini batches grow with the table, from 64 rows at 10 thousand to 512 at 100 thousand.
+    size = model.batch_size or int(min(512, max(64, 2 ** round(math.log2(max(1, rows / 150))))))
+    changes = {
+        "hidden": tuple(model.hidden),
+        "learning_rate": model.learning_rate,
+        "batch_size": size,
+        "gamma": model.gamma,
+        "gamma_per_label": model.gamma_per_label,
+        "output_std": model.output_scale,
+        **({"noise_tie": 0.0} if model.gamma == 0 else {}),
+        **(model.settings or {}),
+    }
+    fields = {field.name for field in dataclasses.fields(Settings)}
+    if unknown := [name for name in changes if name not in fields]:
+        raise UserError(f"unknown setting {unknown[0]!r}: choose from {', '.join(sorted(fields))}")
+    return dataclasses.replace(TABLES, **changes)
+
+
+def number_columns(groups: Sequence[Group]) -> list[int]:
+    """The columns of the encoded rows that are numbers."""
+    return [group.columns[0] for group in groups if group.kind == "number"]
+
+
+def _units(targets: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of every output; a constant one has standard deviation 1."""
+    shift = np.average(targets, axis=0, weights=weights)
+    # In units of the largest deviation, whose square may be too small or too large for a number.
+    largest = np.abs(targets - shift).max(0)
+    largest = np.where(largest > 1e-12 * np.abs(shift), largest, 1.0)
+    scale = largest * np.sqrt(np.average(((targets - shift) / largest) ** 2, axis=0, weights=weights))
+    return shift, np.where(scale > 1e-12 * np.abs(shift), np.maximum(scale, 1e-30), 1.0)
+
+
+def _padded(inputs: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
+    """Rows with room for more, so that tables of about the same size share a program."""
+    count = len(inputs)
+    size = max(64, 1 << (count - 1).bit_length()) if count <= 1 << 16 else -(-count >> 16) << 16
+    pad = ((0, size - count), (0, 0))
+    ones = np.ones(count, np.float32) if weights is None else weights
+    return Rows(*(jnp.asarray(part) for part in (np.pad(inputs, pad), np.pad(targets, pad), np.pad(ones, pad[0]))))
+
+
+def _sights(columns: np.ndarray, spec: Spec, members: int) -> Sight | None:
+    """What every member sees of the table: every second one has sharp sight."""
+    if not spec.bins:
+        return None
+    sight = Sight.find(columns, spec.bins)
+    many = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], members, axis=0), sight)
+    many.sharpness[::2] = 0
+    return many
+
+
+def _noise(model: Any, encoder: Encoder, columns: np.ndarray) -> InputPrior | None:
+    """The input prior of a table: noise on the numbers, categories and flags that change now and then."""
+    if not isinstance(model.input_prior, str):
+        return None  # a function of the user's, which is part of the method
+    scale, names = model.input_scale, encoder.names
+    if isinstance(scale, dict):
+        owners = {name: column.name for column in encoder.columns for _, many in column.layout for name in many}
+        if unknown := [name for name in scale if name not in set(owners.values())]:
+            raise UserError(f"input_scale names {unknown[0]!r}, which is no column that is used")
+        stds = np.array([scale.get(owners[names[i]], 2.0) for i in number_columns(encoder.groups)], np.float32)
+    else:
+        stds = np.full(columns.shape[1], scale, np.float32)
+    if (stds < 0).any():
+        raise UserError(f"input_scale must not be negative, got {stds.min():g}")
+    parts: list[tuple[Sequence[int], InputPrior]] = []
+    if columns.shape[1]:
+        noise = Shaped(INPUT_NOISE[model.input_prior](stds), colours(columns))  # type: ignore[arg-type]
+        parts.append((number_columns(encoder.groups), noise))
+    for kind, places in encoder.groups:
+        if kind == "category" and len(places) > 1:
+            parts.append((places, FlipCategories(len(places), model.flip, one_hot=True)))
+        elif kind == "flag":
+            parts.append((places, FlipCategories(2, model.flip)))
+    return jax.tree.map(jnp.asarray, PerColumn(parts))
+
+
+def _seeds(seed: int, purpose: int, members: int) -> np.ndarray:
+    """A seed for every member, which does not depend on their number."""
+    return np.random.SeedSequence([seed, purpose]).generate_state(members)
+
+
+def _telling(show: Show, stage: str, total: int) -> Callable[[int, float], None]:
+    return lambda step, score: show(FitProgress(stage, step, total, score))
+
+
+def _trained(
+    engine: Engine, members: Members, rows: Rows, count: int, steps: np.ndarray, show: Show
+) -> tuple[Any, np.ndarray]:
+    """The weights of members after their numbers of steps, and which of them have any."""
+    total, ensemble = int(steps.sum()), engine.ensemble
+    places = groups(len(steps))
+    done = 0
+    # Members that train for as long as each other go on together.
+    for number in np.unique(steps):
+        some = [i for i, place in enumerate(places) if steps[place.start] == number]
+        marks = np.unique(np.linspace(0, number, 11).astype(int))
+        for first, last in itertools.pairwise(marks):
+            trained, _ = ensemble.train([members[i] for i in some], rows, count, first, last)
+            for i, group in zip(some, trained, strict=True):
+                members[i] = group
+            done += (last - first) * len(some) * (places[0].stop - places[0].start)
+            show(FitProgress("training", int(done), total, None))
+    failed = np.concatenate([np.asarray(group.failed) for group in members])
+    kept = np.flatnonzero(failed < 0)
+    if not len(kept):
+        why = explain_failure(ensemble.trainer.method, int(failed[0]), int(members[0].culprits[0]))
+        raise UserError(f"{why}; choose a smaller learning_rate, or look for extreme values in the table")
+    return jax.tree.map(lambda leaf: leaf[kept], ensemble.gather(members)), kept
+
+
+def _validate(fitted: Fitted, inputs: np.ndarray, targets: np.ndarray, held: Holdout) -> dict[str, float] | None:
+    """What the ensemble comes to on the rows that no member had seen; these were held out at random."""
+    if not len(held.random):
+        return None
+    prediction = fitted.predict_encoded(inputs[held.random])
+    truth = targets[held.random].astype(np.float32)
+    below, density = chunked(CDF, prediction, truth), chunked(LOG_PROB, prediction, truth)
+    return {
+        "rmse": float(np.sqrt(np.mean((chunked(MEAN, prediction) - truth) ** 2))),
+        "nlpd": float(-np.mean(density)),
+        "coverage": float(np.mean((below > 0.05) & (below < 0.95))),
+        "rows": len(held.random),
+    }
+
+
+@contextmanager
+def progress_bar(verbose: bool, callbacks: Sequence[Show]) -> Iterator[Show]:
+    """Tells the callbacks, and draws a bar on stderr if wanted."""
+    if not verbose:
+
+        def tell(progress: FitProgress) -> None:
+            for callback in callbacks:
+                callback(progress)
+
+        yield tell
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def draw(progress: FitProgress) -> None:
+            if progress.stage not in tasks:
+                tasks[progress.stage] = bars.add_task(progress.stage, total=progress.total)
+            bars.update(tasks[progress.stage], completed=progress.done, total=progress.total)
+            for callback in callbacks:
+                callback(progress)
+
+        yield draw
+
+
+def sample(fitted: Fitted, table: pa.Table, count: int, key: Any) -> np.ndarray:
+    """Functions drawn from the belief over the mean, members in turn: ``[count, rows, outputs]``."""
+    inputs, members = fitted.encoder.transform(table), len(fitted.calibration)
+    functions = []
+    for i, one in enumerate(jax.random.split(key, count)):
+        member = jax.tree.map(lambda leaf: leaf[i % members], fitted.weights)  # noqa: B023
+        drawn, mean = chunked(lambda part: fitted.engine.sample(member, part, one), inputs)  # noqa: B023
+        functions.append(mean + fitted.calibration[i % members, 1] * (drawn - mean))
+    return fitted.shift + fitted.scale * np.stack(functions)
+
+
+_WIDEST = 256
+"""Features of a row, at most, that batch rules compare; wider ones are projected at random."""
+
+
+def pick_batch(
+    rule: Rule, fitted: Fitted, pool: pa.Table, labelled: pa.Table | None, excluded: np.ndarray, count: int, key: Any
+) -> np.ndarray:
+    """The rows of a pool that a batch rule picks."""
+    key_sketch, key_rule = jax.random.split(key)
+
+    def features(table: pa.Table) -> np.ndarray:
+        inputs = fitted.encoder.transform(table)
+        wide = chunked(lambda part: fitted.engine.features(fitted.weights, fitted.calibration, part), inputs)
+        return np.asarray(sketch(jnp.asarray(wide), _WIDEST, key=key_sketch))
+
+    phi = features(pool)
+    seen = phi[:0] if labelled is None else features(labelled)
+    noise = np.asarray((fitted.predict(pool).noise / fitted.scale).mean(-1), np.float32)
+    picked = jax.jit(rule, static_argnames="count")(phi, seen, noise, excluded, count=count, key=key_rule)
+    return np.asarray(picked)

@@ -1,0 +1,149 @@
+"""A model as one file: safetensors with JSON in its header. Nothing in it runs when it is loaded."""
+
+import dataclasses
+import json
+import os
+import struct
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_bytes
+
+from ncprior.data.encoding import Encoder
+from ncprior.engine import Engine, Spec
+from ncprior.errors import UserError
+from ncprior.methods import Method
+from ncprior.presets import Settings
+
+FORMAT = 1
+"""Version of the format; a file of a later one is refused."""
+
+_KEY = "ncprior"
+_CODE = ("method", "trunk", "input_prior", "callbacks", "random_state")
+"""Arguments of the estimator that may be code or state, which a file does not hold."""
+
+
+def save(model: Any, path: Path) -> None:
+    """Writes the model to the file, whole or not at all."""
+    leaves = jax.tree_util.tree_leaves_with_path(model.weights_)
+    arrays = {f"weights{jax.tree_util.keystr(where)}": np.ascontiguousarray(leaf) for where, leaf in leaves}
+    arrays |= {"calibration": model.calibration_, "shift": model.target_shift_, "scale": model.target_scale_}
+    spec: Spec = model._spec_
+    arguments = {name: value for name, value in model.get_params(deep=False).items() if _is_plain(value)}
+    names = getattr(model, "feature_names_in_", None)
+    notes = {
+        "format": FORMAT,
+        "versions": {name: version(name) for name in ("ncprior", "jax", "equinox", "numpy")},
+        "arguments": arguments,
+        "settings": dataclasses.asdict(spec.settings),
+        "method": spec.method if isinstance(spec.method, str) else None,
+        "own": {"trunk": spec.trunk is not None, "input_prior": spec.input_prior is not None},
+        "encoder": model.encoder_.to_json(),
+        "outputs": spec.outputs,
+        "bins": spec.bins,
+        "flat": model._flat_,
+        "steps": model.steps_,
+        "validation": model.validation_,
+        "fit_seconds": model.fit_seconds_,
+        "target_names": model.target_names_,
+        "feature_names": None if names is None else [str(name) for name in names],
+        "features": model.n_features_in_,
+    }
+    content = to_bytes(arrays, {_KEY: json.dumps(notes)})
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another place or make room") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load(cls: type, path: Path, *, method: Method | None, trunk: Any) -> Any:
+    """The model in the file."""
+    notes, arrays = _read(path)
+    try:
+        if notes["method"] is None and method is None:
+            raise UserError(f"{path}: was trained with a Method of its user's; give it as method=...")
+        if notes["own"]["trunk"] and trunk is None:
+            raise UserError(f"{path}: was trained with a trunk of its user's; give it as trunk=...")
+        settings = Settings(**{name: _tuple(value) for name, value in notes["settings"].items()})
+        encoder = Encoder.from_json(notes["encoder"])
+        chosen = notes["method"] or method
+        assert chosen is not None
+        size = (encoder.width, notes["outputs"])
+        spec = Spec(settings, chosen, trunk, None, encoder.groups, *size, notes["bins"])
+        engine = Engine.of(spec)
+        shapes = jax.eval_shape(lambda: engine.ensemble.trainer.method.init(*size, key=jax.random.key(0)))
+        weights = _fill(shapes, arrays)
+        model = cls(**{name: _tuple(value) for name, value in notes["arguments"].items()})
+        model.set_params(method=chosen, trunk=trunk)
+        model._spec_, model.encoder_, model.weights_ = spec, encoder, weights
+        model.calibration_ = arrays["calibration"]
+        model.target_shift_, model.target_scale_ = arrays["shift"], arrays["scale"]
+        model._flat_, model.steps_ = notes["flat"], tuple(notes["steps"])
+        model.validation_, model.fit_seconds_ = notes["validation"], notes["fit_seconds"]
+        model.target_names_, model.n_features_in_ = notes["target_names"], notes["features"]
+        if notes["feature_names"] is not None:
+            model.feature_names_in_ = np.array(notes["feature_names"], dtype=object)
+    except UserError as error:
+        raise error if str(path) in str(error) else UserError(f"{path}: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise UserError(f"{path}: a damaged ncprior model ({error}); save it anew") from error
+    return model
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The JSON and the arrays of a file that is a model of a version that we know."""
+    try:
+        with safe_open(path, framework="numpy") as content:
+            metadata = content.metadata() or {}
+            if _KEY not in metadata:
+                raise UserError(f"{path}: is not an ncprior model; give a file that `save` or `ncprior fit` wrote")
+            notes = json.loads(metadata[_KEY])
+            arrays = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file; check its name and folder") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}); check the file") from error
+    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError, struct.error) as error:
+        raise UserError(f"{path}: not an ncprior model, or damaged ({error}); save it anew") from error
+    found = notes.get("format") if isinstance(notes, dict) else None
+    if found != FORMAT:
+        raise UserError(f"{path}: has format {found}, and this version reads {FORMAT}; update ncprior or fit again")
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise UserError(f"{path}: damaged, {name} has values that are not finite; save it anew")
+    return notes, arrays
+
+
+def _fill(shapes: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """The arrays in the structure of the network's weights, members first."""
+    import equinox as eqx
+
+    wanted = eqx.filter(shapes, lambda leaf: eqx.is_inexact_array_like(leaf) or isinstance(leaf, jax.ShapeDtypeStruct))
+    leaves, structure = jax.tree_util.tree_flatten_with_path(wanted)
+    members = len(arrays["calibration"])
+    found = []
+    for where, leaf in leaves:
+        array = arrays[f"weights{jax.tree_util.keystr(where)}"]
+        if array.shape != (members, *leaf.shape) or array.dtype != np.float32:
+            raise ValueError(f"weights{jax.tree_util.keystr(where)} have shape {array.shape}")
+        found.append(array)
+    return jax.tree_util.tree_unflatten(structure, found)
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        return json.loads(json.dumps(value)) is not None or value is None
+    except TypeError:
+        return False
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,145 @@
+"""What a trunk sees of its inputs: their places among the quantiles of the training rows.
+
+Networks on plain inputs learn smooth functions and need long for sharp ones, such as the step from one day to the next;
+trees learn steps at once. A piecewise linear encoding lets networks learn them too (Gorishniy et al., 2022): a column
+with edges ``t_0 < ... < t_k`` becomes k numbers ``(x - t_{j-1}) / (t_j - t_{j-1})``, clipped to [0, 1].
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ncprior.methods import Method
+from ncprior.networks import Network, upright
+
+
+class Bins(eqx.Module):
+    """A trunk that sees every input as its place among the quantiles of the training rows, and nothing else.
+
+    The first number of a column is not clipped below, and the last not above, so that inputs far from the data still
+    look far away.
+    """
+
+    takes_columns: ClassVar[bool] = True
+    edges: tuple[tuple[float, ...], ...] = eqx.field(static=True)
+    trunk: Callable[[Array], Array]
+
+    @staticmethod
+    def find(inputs: np.ndarray, bins: int) -> tuple[tuple[float, ...], ...]:
+        """At most ``bins + 1`` different edges for every column: its quantiles, from smallest to largest."""
+        edges = []
+        for column in inputs.T:
+            found = np.unique(np.quantile(column, np.linspace(0, 1, bins + 1)).astype(np.float32))
+            edges.append(tuple(found.tolist()) if len(found) > 1 else (float(found[0]), float(found[0]) + 1.0))
+        return tuple(edges)
+
+    def __call__(self, x: Array) -> Array:
+        """Features of one example."""
+        column = np.repeat(np.arange(len(self.edges)), [len(edges) - 1 for edges in self.edges])
+        lower = np.concatenate([edges[:-1] for edges in self.edges])
+        upper = np.concatenate([edges[1:] for edges in self.edges])
+        least = np.concatenate([[-np.inf, *[0.0] * (len(edges) - 2)] for edges in self.edges])
+        most = np.concatenate([[*[1.0] * (len(edges) - 2), np.inf] for edges in self.edges])
+        # One number for each bin, in the shape of one example or of many columns.
+        start, width, floor, ceiling = (
+            upright(jnp.asarray(value, x.dtype), x) for value in (lower, upper - lower, least, most)
+        )
+        return self.trunk(jnp.clip((x[column] - start) / width, floor, ceiling))
+
+
+def in_bins(method: Method, edges: tuple[tuple[float, ...], ...]) -> Method:
+    """The method with a network that sees its inputs through `Bins`."""
+
+    def init(_: int, outputs: int, *, key: Array) -> Network:
+        network = method.init(sum(len(one) - 1 for one in edges), outputs, key=key)
+        return Network(Bins(edges, network.trunk), network.heads)
+
+    return dataclasses.replace(method, init=init)
+
+
+class Sight(eqx.Module):
+    """What the trunks of a table's ensemble are told about it: arrays, so that one program serves many tables.
+
+    ``lower`` and ``width`` are the bins ``[columns, bins]`` of the columns that have them, ``sharpness`` is what the
+    places in them are multiplied with: 0 for a trunk without sharp sight. ``whitener`` ``[columns, columns]`` turns
+    these columns into uncorrelated ones with variance 1.
+    """
+
+    lower: Array
+    width: Array
+    sharpness: Array
+    whitener: Array
+
+    @classmethod
+    def blind(cls, columns: int, bins: int) -> "Sight":
+        """Sees nothing but the inputs as they are."""
+        zeros = jnp.zeros((columns, bins))
+        return cls(zeros, zeros + 1.0, jnp.zeros(()), jnp.zeros((columns, columns)))
+
+    @classmethod
+    def find(cls, inputs: np.ndarray, bins: int) -> "Sight":
+        """Learned from the rows ``[rows, columns]``; a column with few values has as many bins, and empty ones."""
+        lower = np.full((inputs.shape[1], bins), 1e30, np.float32)
+        width = np.ones_like(lower)
+        for i, column in enumerate(inputs.T):
+            edges = np.unique(np.quantile(column, np.linspace(0, 1, bins + 1)).astype(np.float32))
+            lower[i, : len(edges) - 1], width[i, : len(edges) - 1] = edges[:-1], np.diff(edges)
+        variances, directions = _principal(inputs)
+        whitener = (directions / np.sqrt(variances)).T
+        sharpness = jnp.asarray(bins**-0.5, jnp.float32)
+        return cls(jnp.asarray(lower), jnp.asarray(width), sharpness, jnp.asarray(whitener, jnp.float32))
+
+
+_SMALLEST_SHARE = 1e-4
+"""Variance of a principal component, as a share of the largest, below which it is taken for rounding or noise."""
+
+
+def _principal(inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Variances, none too small, and directions of the principal components of rows ``[rows, columns]``."""
+    if len(inputs) < 2 or not inputs.shape[1]:
+        return np.ones(inputs.shape[1]), np.eye(inputs.shape[1])
+    variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(inputs.T.astype(np.float64))))
+    return np.maximum(variances, max(_SMALLEST_SHARE * variances.max(), 1e-12)), directions
+
+
+def colours(inputs: np.ndarray) -> np.ndarray:
+    """A matrix ``[columns, columns]`` that gives white noise the covariance of these rows, the inverse of whitening."""
+    variances, directions = _principal(inputs)
+    return np.asarray(directions * np.sqrt(variances), np.float32)
+
+
+class Stepped(eqx.Module):
+    """A trunk that sees its inputs as they are, and some of them also whitened and as places in bins.
+
+    Whitened, a small deviation of columns that otherwise go together is as large as any other. Members with and without
+    sharp sight make up an ensemble that is exact on the data and careful off it.
+    """
+
+    takes_columns: ClassVar[bool] = True
+    sight: Sight
+    columns: tuple[int, ...] = eqx.field(static=True)
+    trunk: Callable[[Array], Array]
+
+    def __call__(self, x: Array) -> Array:
+        """Features of one example."""
+        sight = jax.lax.stop_gradient(self.sight)
+        columns = np.asarray(self.columns, np.int32)
+        lower, width = (upright(value.reshape(-1), x) for value in (sight.lower, sight.width))
+        places = jnp.clip((x[np.repeat(columns, sight.lower.shape[1])] - lower) / width, 0.0, 1.0)
+        return self.trunk(jnp.concatenate([x, sight.whitener @ x[columns], sight.sharpness * places]))
+
+
+def stepped(method: Method, columns: tuple[int, ...], bins: int) -> Method:
+    """The method with a trunk that can see more of these columns, see `Stepped`; until it is told, it is blind."""
+
+    def init(inputs: int, outputs: int, *, key: Array) -> Network:
+        network = method.init(inputs + len(columns) * (1 + bins), outputs, key=key)
+        return Network(Stepped(Sight.blind(len(columns), bins), columns, network.trunk), network.heads)
+
+    return dataclasses.replace(method, init=init)
