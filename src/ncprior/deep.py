@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from ncprior.distributions import Normal
-from ncprior.methods import INPUT_NOISE, Method, acquire_by, predict_normal
+from ncprior.methods import INPUT_NOISE, Method, acquire_by, ncp, predict_normal
 from ncprior.networks import MLP, Linear, Network, Noise, PointMean
-from ncprior.objectives import NLL, NoiseTie, PerLabel, Term, View, Weighted, WeightKL
+from ncprior.objectives import NLL, NoiseTie, View, Weighted, WeightKL
 from ncprior.output_priors import OutputPrior
 from ncprior.presets import Settings
 
@@ -125,17 +125,14 @@ def deep_ncp(settings: Settings, trunk: Callable[..., Any] | None = None) -> Met
         )
         return Network(see, {"inputs": lambda x: x, "mean": mean, "noise": noise})
 
-    def ncp(weight: float, term: Term) -> Weighted:
-        return Weighted(weight, PerLabel(term) if s.gamma_per_label else term)
-
     prior = OutputPrior(s.output_std, s.output_centre, s.direction)
     objective = {
         "nll": Weighted(1.0, NLL("sampled")),
         "weight_kl": Weighted(s.ncp_weight_kl, WeightKL(s.weight_prior_std)),
-        "ncp": ncp(s.gamma, SampledMeanNCP(prior)),
+        "ncp": ncp(s, s.gamma, SampledMeanNCP(prior)),
     }
     if s.noise_tie:
-        objective["noise_tie"] = ncp(s.noise_tie, NoiseTie())
+        objective["noise_tie"] = ncp(s, s.noise_tie, NoiseTie())
     noised = INPUT_NOISE[s.input_noise](s.input_noise_std)
     return Method("deep+ncp", init, objective, predict_normal, acquire_by("information_gain", s), noised)
 

@@ -74,15 +74,15 @@ class Engine:
         """The engine of a specification, the same one for the same specification."""
         return _engine(_Key(spec))
 
-    def _predict(
-        self, weights: Any, calibration: Array, shift: Array, scale: Array, inputs: Array
-    ) -> MixturePrediction:
+    def _predict(self, weights: Any, calibration: Array, inputs: Array) -> MixturePrediction:
+        """The mixture of the members' predictions of the standardised target."""
+
         def one(member: Any, factors: Array) -> Any:
             network = combine(member, self.ensemble.static)
             prediction = predict_in_blocks(partial(self.method, network), inputs, block=_ROWS)
             return prediction.inflate(factors[0], factors[1])
 
-        return mix(jax.lax.map(lambda pair: one(*pair), (weights, calibration))).rescale(scale, shift)
+        return mix(jax.lax.map(lambda pair: one(*pair), (weights, calibration)))
 
     def _sample(self, member: Any, inputs: Array, key: Array) -> tuple[Array, Array]:
         """One function from a member's belief at rows ``[rows, outputs]``, and the member's mean."""

@@ -11,7 +11,7 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,16 +21,15 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
-from ncprior import fitting, saving
+from ncprior import beliefs, fitting, saving
 from ncprior.acquisition import SCORES, Acquisition, Draw
 from ncprior.batches import RULES
 from ncprior.data.encoding import Encoder
 from ncprior.data.tables import as_table
-from ncprior.engine import CDF, LOG_PROB, MEAN, NOISE, QUANTILE, STD, UNCERTAINTY, chunked
+from ncprior.distribution import Distribution
 from ncprior.errors import UserError
 from ncprior.input_priors import InputPrior
 from ncprior.methods import Method
-from ncprior.prediction import MixturePrediction
 
 
 class NCPRegressor(RegressorMixin, BaseEstimator):
@@ -126,7 +125,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         prediction = self.predict_distribution(X)
         return (prediction.mean, prediction.std) if return_std else prediction.mean
 
-    def predict_distribution(self, X: Any) -> "Distribution":  # noqa: N803
+    def predict_distribution(self, X: Any) -> Distribution:  # noqa: N803
         """The whole prediction in units of the target: mean, noise, uncertainty, intervals, densities."""
         return self._predict(self._table(X), first_row=1)
 
@@ -168,7 +167,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
         if acquisition in RULES:
             seen = None if labelled is None else self._table(labelled)
-            return fitting.pick_batch(RULES[acquisition], self._fitted(), table, seen, excluded, n, key)
+            return beliefs.pick_batch(RULES[acquisition], self._fitted(), table, seen, excluded, n, key)
         if acquisition not in SCORES or acquisition.startswith("ood_"):
             known = [*(name for name in SCORES if not name.startswith("ood_")), *RULES]
             raise UserError(f"unknown acquisition {acquisition!r}: choose from {', '.join(known)}")
@@ -180,7 +179,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
     def sample_functions(self, X: Any, n: int = 20, *, random_state: Any = None) -> np.ndarray:  # noqa: N803
         """``n`` functions from the belief over the mean, at these rows: ``[n, rows]``, or with outputs at last."""
         key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
-        functions = fitting.sample(self._fitted(), self._table(X), n, key)
+        functions = beliefs.sample(self._fitted(), self._table(X), n, key)
         return functions[..., 0] if self._flat_ else functions
 
     def save(self, path: str | Path) -> None:
@@ -212,7 +211,9 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         targets = targets.reshape(len(targets), -1)
         weights = None
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, np.zeros(table.num_rows), ensure_non_negative=True)
+            weights = _check_sample_weight(sample_weight, np.zeros(table.num_rows))
+            if (weights < 0).any():
+                raise UserError("Negative values in data passed to `sample_weight`: every weight must be at least 0")
             table, targets, weights = _weighted(table, targets, weights)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._flat_, self.target_names_ = flat, names
@@ -246,73 +247,10 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         self._spec_, self.encoder_, self.weights_, self.calibration_, *units, self.steps_, self.validation_ = fitted
         self.target_shift_, self.target_scale_ = units
 
-    def _predict(self, table: pa.Table, first_row: int) -> "Distribution":
+    def _predict(self, table: pa.Table, first_row: int) -> Distribution:
         """Predicts a piece of a larger table; errors count rows from ``first_row``."""
-        return Distribution(self._fitted().predict(table, first_row), self._flat_)
-
-
-class Distribution(NamedTuple):
-    """Predictions in units of the target, as NumPy arrays ``[rows]``, or ``[rows, outputs]`` if y had two axes."""
-
-    whole: MixturePrediction
-    flat: bool
-
-    def _values(self, function: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
-        values = np.asarray(chunked(function, self.whole, *arrays), np.float64)
-        return values[..., 0] if self.flat else values
-
-    @property
-    def mean(self) -> np.ndarray:
-        """The expected target."""
-        return self._values(MEAN)
-
-    @property
-    def noise(self) -> np.ndarray:
-        """Standard deviation of what no label can teach."""
-        return self._values(NOISE)
-
-    @property
-    def uncertainty(self) -> np.ndarray:
-        """Standard deviation of what labels can teach."""
-        return self._values(UNCERTAINTY)
-
-    @property
-    def std(self) -> np.ndarray:
-        """Standard deviation of both together."""
-        return self._values(STD)
-
-    def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """The central interval that holds the target with this probability."""
-        return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
-
-    def quantile(self, probability: float) -> np.ndarray:
-        """The value that the target stays below with this probability."""
-        if not 0 < probability < 1:
-            raise UserError(f"a probability must be above 0 and below 1, got {probability}")
-        return self._values(lambda part: QUANTILE(part, np.float32(probability)))
-
-    def log_prob(self, y: Any) -> np.ndarray:
-        """Log density of these targets, in nats per unit of the target."""
-        return self._values(LOG_PROB, self._targets(y))
-
-    def cdf(self, y: Any) -> np.ndarray:
-        """Probability that the target is at most this."""
-        return self._values(CDF, self._targets(y))
-
-    def score(self, name: str) -> np.ndarray:
-        """The acquisition score of every row, see `ncprior.acquisition.SCORES`."""
-        return np.asarray(chunked(_SCORES[name], self.whole), np.float64)
-
-    def _targets(self, y: Any) -> np.ndarray:
-        values = np.asarray(y, np.float32)
-        values = values[..., None] if self.flat else values
-        wanted = self.whole.weights.shape[:-1]
-        if values.shape != wanted:
-            raise UserError(f"targets have shape {np.shape(y)}, and predictions {wanted[: 2 - self.flat]}")
-        return values
-
-
-_SCORES = {name: jax.jit(score) for name, score in SCORES.items()}
+        whole = self._fitted().predict(table, first_row)
+        return Distribution(whole, self.target_shift_, self.target_scale_, self._flat_)
 
 
 def _targets(y: Any) -> tuple[np.ndarray, list[str] | None]:
@@ -340,8 +278,6 @@ _MOST_COPIES = 10
 
 def _weighted(table: pa.Table, targets: np.ndarray, weights: np.ndarray) -> tuple[pa.Table, np.ndarray, Any]:
     """Rows with weights as equal rows where these are whole numbers, else rows and weights of mean 1."""
-    if not weights.any():
-        raise UserError("every sample_weight is 0; give at least one row that counts")
     if (weights == np.round(weights)).all() and weights.sum() <= _MOST_COPIES * len(weights):
         rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
         return table.take(rows), targets[rows], None

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 
-from ncprior.batches import Rule, sketch
 from ncprior.data.encoding import Encoder, Group
 from ncprior.engine import CDF, LOG_PROB, MEAN, Engine, Spec, chunked
 from ncprior.ensemble import Holdout, Members, Stopping, Table, groups, hold_out
@@ -69,13 +68,12 @@ class Fitted(NamedTuple):
         return Engine.of(self.spec)
 
     def predict(self, table: pa.Table, first_row: int = 1) -> MixturePrediction:
-        """The mixture of the members' predictions in units of the target, as NumPy arrays."""
+        """The mixture of the members' predictions of the standardised target, as NumPy arrays."""
         return self.predict_encoded(self.encoder.transform(table, first_row=first_row))
 
     def predict_encoded(self, inputs: np.ndarray) -> MixturePrediction:
         """The same for encoded rows."""
-        units = (self.calibration, self.shift.astype(np.float32), self.scale.astype(np.float32))
-        return chunked(lambda part: self.engine.predict(self.weights, *units, part), inputs)
+        return chunked(lambda part: self.engine.predict(self.weights, self.calibration, part), inputs)
 
 
 def fit(
@@ -300,11 +298,11 @@ def _validate(fitted: Fitted, inputs: np.ndarray, targets: np.ndarray, held: Hol
     if not len(held.random):
         return None
     prediction = fitted.predict_encoded(inputs[held.random])
-    truth = targets[held.random].astype(np.float32)
+    truth = ((targets[held.random] - fitted.shift) / fitted.scale).astype(np.float32)
     below, density = chunked(CDF, prediction, truth), chunked(LOG_PROB, prediction, truth)
     return {
-        "rmse": float(np.sqrt(np.mean((chunked(MEAN, prediction) - truth) ** 2))),
-        "nlpd": float(-np.mean(density)),
+        "rmse": float(np.sqrt(np.mean((fitted.scale * (chunked(MEAN, prediction) - truth)) ** 2))),
+        "nlpd": float(-np.mean(density - np.log(fitted.scale))),
         "coverage": float(np.mean((below > 0.05) & (below < 0.95))),
         "rows": len(held.random),
     }
@@ -335,36 +333,3 @@ def progress_bar(verbose: bool, callbacks: Sequence[Show]) -> Iterator[Show]:
                 callback(progress)
 
         yield draw
-
-
-def sample(fitted: Fitted, table: pa.Table, count: int, key: Any) -> np.ndarray:
-    """Functions drawn from the belief over the mean, members in turn: ``[count, rows, outputs]``."""
-    inputs, members = fitted.encoder.transform(table), len(fitted.calibration)
-    functions = []
-    for i, one in enumerate(jax.random.split(key, count)):
-        member = jax.tree.map(lambda leaf: leaf[i % members], fitted.weights)  # noqa: B023
-        drawn, mean = chunked(lambda part: fitted.engine.sample(member, part, one), inputs)  # noqa: B023
-        functions.append(mean + fitted.calibration[i % members, 1] * (drawn - mean))
-    return fitted.shift + fitted.scale * np.stack(functions)
-
-
-_WIDEST = 256
-"""Features of a row, at most, that batch rules compare; wider ones are projected at random."""
-
-
-def pick_batch(
-    rule: Rule, fitted: Fitted, pool: pa.Table, labelled: pa.Table | None, excluded: np.ndarray, count: int, key: Any
-) -> np.ndarray:
-    """The rows of a pool that a batch rule picks."""
-    key_sketch, key_rule = jax.random.split(key)
-
-    def features(table: pa.Table) -> np.ndarray:
-        inputs = fitted.encoder.transform(table)
-        wide = chunked(lambda part: fitted.engine.features(fitted.weights, fitted.calibration, part), inputs)
-        return np.asarray(sketch(jnp.asarray(wide), _WIDEST, key=key_sketch))
-
-    phi = features(pool)
-    seen = phi[:0] if labelled is None else features(labelled)
-    noise = np.asarray((fitted.predict(pool).noise / fitted.scale).mean(-1), np.float32)
-    picked = jax.jit(rule, static_argnames="count")(phi, seen, noise, excluded, count=count, key=key_rule)
-    return np.asarray(picked)

@@ -14,6 +14,7 @@ from ncprior.input_priors import Gaussian, InputPrior, Radial, Uniform
 from ncprior.networks import MLP, BayesianMean, Heads, Network, Noise, Ood, PointMean
 from ncprior.objectives import (
     NLL,
+    Away,
     Batch,
     InDistribution,
     MeanNCP,
@@ -97,17 +98,14 @@ def methods(settings: Settings = PAPER, trunk: Callable[..., Any] | None = None)
     nll = Weighted(1.0, NLL(s.expectation))
     weight_kl = WeightKL(s.weight_prior_std)
 
-    def ncp(weight: float, term: Term) -> Weighted:
-        return Weighted(weight, PerLabel(term) if s.gamma_per_label else term)
-
     det = {"nll": nll}
-    det_ncp = {"nll": nll, "ncp": ncp(s.gamma, PredictiveNCP(prior))}
+    det_ncp = {"nll": nll, "ncp": ncp(s, s.gamma, PredictiveNCP(prior))}
     bbb = {"nll": nll, "weight_kl": Weighted(s.weight_kl, weight_kl)}
-    bbb_ncp = {"nll": nll, "ncp": ncp(s.gamma, MeanNCP(prior))}
+    bbb_ncp = {"nll": nll, "ncp": ncp(s, s.gamma, MeanNCP(prior))}
     if s.noise_prior_std is not None:
-        bbb_ncp["noise_ncp"] = ncp(s.gamma, NoiseNCP(s.noise_prior_std))
+        bbb_ncp["noise_ncp"] = ncp(s, s.gamma, NoiseNCP(s.noise_prior_std))
     if s.noise_tie:
-        bbb_ncp["noise_tie"] = ncp(s.noise_tie, NoiseTie())
+        bbb_ncp["noise_tie"] = ncp(s, s.noise_tie, NoiseTie())
     if s.ncp_weight_kl:
         bbb_ncp["weight_kl"] = Weighted(s.ncp_weight_kl, weight_kl)
     odc_ncp = {
@@ -129,6 +127,12 @@ def methods(settings: Settings = PAPER, trunk: Callable[..., Any] | None = None)
         Method("odc+ncp", classifier, odc_ncp, odc_predict, by_ood, noise),
     ]
     return {method.name: method for method in table}
+
+
+def ncp(settings: Settings, weight: float, term: Term) -> Weighted:
+    """A term at noised inputs as the settings want it: everywhere or away from the data, constant or fading."""
+    term = Away(term) if settings.ncp_away else term
+    return Weighted(weight, PerLabel(term) if settings.gamma_per_label else term)
 
 
 def acquire_by(score: str, settings: Settings) -> Acquisition:

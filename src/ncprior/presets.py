@@ -44,6 +44,8 @@ class Settings:
     """Weight of the NCP term of BBB+NCP and Det+NCP."""
     gamma_per_label: bool = False
     """Whether gamma, and the weight of the noise's tie, are divided by the number of visible labels."""
+    ncp_away: bool = False
+    """Whether the NCP term counts only where noised inputs are away from the data."""
     noise_tie: float = 0.0
     """Weight of the term that keeps the noise of BBB+NCP at noised inputs what it is at the clean ones."""
     output_std: float = 1.0
@@ -144,6 +146,7 @@ TABLES = Settings(
     input_noise_std=2.0,
     gamma=10.0,
     gamma_per_label=True,
+    ncp_away=True,
     noise_tie=10.0,
     clip=10.0,
 )

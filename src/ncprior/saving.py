@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -79,7 +80,7 @@ def load(cls: type, path: Path, *, method: Method | None, trunk: Any) -> Any:
         size = (encoder.width, notes["outputs"])
         spec = Spec(settings, chosen, trunk, None, encoder.groups, *size, notes["bins"])
         engine = Engine.of(spec)
-        shapes = jax.eval_shape(lambda: engine.ensemble.trainer.method.init(*size, key=jax.random.key(0)))
+        shapes = eqx.filter_eval_shape(engine.ensemble.trainer.method.init, *size, key=jax.random.key(0))
         weights = _fill(shapes, arrays)
         model = cls(**{name: _tuple(value) for name, value in notes["arguments"].items()})
         model.set_params(method=chosen, trunk=trunk)
@@ -124,9 +125,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def _fill(shapes: Any, arrays: dict[str, np.ndarray]) -> Any:
     """The arrays in the structure of the network's weights, members first."""
-    import equinox as eqx
-
-    wanted = eqx.filter(shapes, lambda leaf: eqx.is_inexact_array_like(leaf) or isinstance(leaf, jax.ShapeDtypeStruct))
+    wanted = eqx.filter(shapes, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
     leaves, structure = jax.tree_util.tree_flatten_with_path(wanted)
     members = len(arrays["calibration"])
     found = []

@@ -8,6 +8,8 @@ import typer
 
 from ncprior import __version__
 from ncprior.cli.paper import paper
+from ncprior.cli.tables import fit, predict, suggest
+from ncprior.cli.trust import evaluate, simulate
 from ncprior.errors import UserError
 
 app = typer.Typer(
@@ -17,6 +19,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Neural regression that knows what it does not know, and says what to label next.",
 )
+for command in (fit, predict, suggest, evaluate, simulate):
+    app.command()(command)
 app.add_typer(paper, name="paper")
 
 

@@ -1,4 +1,4 @@
-"""Live progress of experiments: one line for each method."""
+"""Live progress: of experiments, one line for each method; of tables, the rows that are done."""
 
 import sys
 import time
@@ -7,13 +7,15 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ncprior.experiments import learning_curves, regression
 from ncprior.methods import title
 
 _PLAIN_EVERY = 0.1
 """Where there is no terminal, a line is printed each time that this share of a method is done."""
+_PLAIN_SECONDS = 10.0
+"""Where there is no terminal, what is done of a table is told this often."""
 
 
 class Step(NamedTuple):
@@ -107,6 +109,79 @@ def progress_bars(methods: Sequence[str], finished: Sequence[str] = ()) -> Itera
                 bars.start_task(tasks[ahead[following]])
 
         yield draw
+
+
+def fit_lines() -> Callable[[Any], None]:
+    """Tells now and then how far the training of a model has come, for where there is no terminal."""
+    told = time.monotonic()
+
+    def print_line(progress: Any) -> None:
+        nonlocal told
+        if time.monotonic() - told >= _PLAIN_SECONDS:
+            told = time.monotonic()
+            # How long the search takes is known when it ends; the total is the most that it can take.
+            share = (
+                f"{progress.done:,} steps" if progress.stage == "searching" else f"{progress.done / progress.total:.0%}"
+            )
+            _say(f"{progress.stage}: {share}")
+
+    return print_line
+
+
+@contextmanager
+def row_bar(total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar to be told how many more rows are done; plain lines now and then where there is no terminal."""
+    console = Console(stderr=True)
+    done = 0
+    started = told = time.monotonic()
+
+    def state() -> str:
+        return f"{done:,} rows, {done / max(time.monotonic() - started, 1e-9):,.0f} rows/s"
+
+    if not console.is_terminal:
+
+        def print_line(rows: int) -> None:
+            nonlocal done, told
+            done += rows
+            if time.monotonic() - told >= _PLAIN_SECONDS:
+                told = time.monotonic()
+                _say(state() if total is None else f"{done / total:.0%}, {state()}")
+
+        yield print_line
+        return
+    columns = (BarColumn(bar_width=24), TextColumn("{task.fields[state]}"), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task("rows", total=total, state="")
+
+        def draw(rows: int) -> None:
+            nonlocal done
+            done += rows
+            bars.update(task, completed=done, state=state())
+
+        yield draw
+
+
+@contextmanager
+def run_bar() -> Iterator[Callable[[Any], None]]:
+    """A bar of many runs that are done one after the other, with the time left; plain lines without a terminal."""
+    console = Console(stderr=True)
+    started, before = time.monotonic(), -1
+
+    def state(progress: Any) -> str:
+        nonlocal before
+        before = progress.done - 1 if before < 0 else before  # what earlier sittings did tells nothing about time
+        each = (time.monotonic() - started) / (progress.done - before)
+        seconds = each * (progress.total - progress.done)
+        left = f"{seconds / 60:.0f} min" if seconds >= 100 else f"{seconds:.0f} s"
+        return f"{progress.done}/{progress.total}  {progress.state}, {left} left in all"
+
+    if not console.is_terminal:
+        yield lambda progress: _say(state(progress))
+        return
+    columns = (BarColumn(bar_width=24), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+    with Progress(*columns, console=console) as bars:
+        task = bars.add_task("runs", total=None, state="reading and compiling")
+        yield lambda progress: bars.update(task, completed=progress.done, total=progress.total, state=state(progress))
 
 
 def _say(text: str) -> None:

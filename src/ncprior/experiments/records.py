@@ -34,7 +34,7 @@ import safetensors.numpy
 import ncprior
 from ncprior.errors import UserError
 
-_PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "pyarrow", "matplotlib")
+_PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "pyarrow", "matplotlib", "scikit-learn")
 
 
 class Records:

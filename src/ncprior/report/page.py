@@ -5,17 +5,16 @@ import dataclasses
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jinja2
-from matplotlib.figure import Figure
 
 from ncprior.errors import UserError
-from ncprior.experiments import learning_curves, regression, robustness
+from ncprior.experiments import evaluate, learning_curves, regression, robustness, simulate
 from ncprior.experiments.records import Records
 from ncprior.methods import title
 from ncprior.presets import DIFFERENCES, FLIGHTS_PRESETS, PRESETS, Settings
-from ncprior.report import claims
+from ncprior.report import claims, saved, trust
 from ncprior.report import regression as regression_report
 from ncprior.report.figures import (
     collect_beliefs,
@@ -24,6 +23,7 @@ from ncprior.report.figures import (
     draw_learning_curves,
     draw_robustness,
 )
+from ncprior.report.sections import Cell, Picture, Section, Table, number, plain
 from ncprior.report.style import style
 
 _FORMATS = ("svg", "png", "pdf")
@@ -46,44 +46,6 @@ _COLUMNS = {
 }
 
 
-class Picture(NamedTuple):
-    """A figure with its name and caption."""
-
-    name: str
-    title: str
-    caption: str
-    figure: Figure
-
-
-class Cell(NamedTuple):
-    """What stands in a table: a number, smaller lines below it, and a published figure to compare it with."""
-
-    text: str
-    small: str = ""
-    published: str = ""
-
-
-class Table(NamedTuple):
-    """A table with a heading and a remark."""
-
-    title: str
-    note: str
-    header: list[str]
-    rows: list[list[Cell]]
-
-
-class Section(NamedTuple):
-    """The part of a page that reports one run."""
-
-    title: str
-    intro: str
-    pictures: list[Picture]
-    tables: list[Table]
-    claims: list[claims.Claim]
-    stopped: list[str]  # runs that ended before their time, and why
-    records: Records
-
-
 def report(folder: Path) -> Path:
     """Draws the figures and the page of a run again from its records."""
     records = Records.open(folder)
@@ -103,10 +65,18 @@ def _section(records: Records) -> Section:
         raise UserError(
             f"{records.folder} is a run of {records.experiment!r}, which this version of ncprior does not know"
         )
-    missing = [m for m in records.config["methods"] if not records.exists(f"models/{m}.safetensors")]
-    if missing:
+    if missing := _UNFINISHED.get(records.experiment, _unfinished)(records):
         raise UserError(f"{records.folder} is not finished ({', '.join(missing)} missing): run it again with --resume")
     return _SECTIONS[records.experiment](records)
+
+
+def _unfinished(records: Records) -> list[str]:
+    """The methods of one of the paper's experiments that are not done."""
+    return [name for name in records.config["methods"] if not records.exists(_model(name))]
+
+
+def _model(name: str) -> str:
+    return f"models/{name}.safetensors"
 
 
 def toy_section(records: Records) -> Section:
@@ -194,7 +164,7 @@ def regression_section(records: Records) -> Section:
         ),
     )
     rows = [
-        [Cell(row.title), Cell(row.kind, row.note), Cell(_number(row.nlpd)), Cell(_number(row.rmse))]
+        [Cell(row.title), Cell(row.kind, row.note), Cell(number(row.nlpd)), Cell(number(row.rmse))]
         for row in regression_report.collect_table(records)
     ]
     notes = records.read_json("results.json")["notes"]
@@ -246,8 +216,8 @@ def _results_table(records: Records, published: dict[str, dict[str, str]]) -> Ta
             Cell(title(name)),
             *(
                 Cell(
-                    f"{_number(metrics[key]['mean'])} ± {_number(metrics[key]['std'])}",
-                    f"median {_number(metrics[key]['median'])}",
+                    f"{number(metrics[key]['mean'])} ± {number(metrics[key]['std'])}",
+                    f"median {number(metrics[key]['median'])}",
                     published.get(name, {}).get(key, ""),
                 )
                 for key in _COLUMNS
@@ -272,9 +242,9 @@ def _settings_table(records: Records, presets: dict[str, Settings]) -> Table:
     rows = [
         [
             Cell(name),
-            Cell(_value(config["settings"][name])),
-            Cell(said[0], _value(paper[name])),
-            Cell(said[1], _value(reference[name])),
+            Cell(plain(config["settings"][name])),
+            Cell(said[0], plain(paper[name])),
+            Cell(said[1], plain(reference[name])),
         ]
         for name, said in DIFFERENCES.items()
         if paper[name] != reference[name]
@@ -290,9 +260,10 @@ def _settings_table(records: Records, presets: dict[str, Settings]) -> Table:
 
 def _origin(records: Records) -> dict[str, str]:
     """Where the numbers of a run come from: configuration, versions, times."""
-    found = {key: _value(value) for key, value in _flat(records.config).items()}
-    for name in records.config["methods"]:
-        seconds = records.read_notes(f"models/{name}.safetensors").get("seconds")
+    found = {key: plain(value) for key, value in _flat(records.config).items()}
+    for name in records.config.get("methods", ()):
+        # Only the paper's experiments keep their models; others have the time among their results.
+        seconds = records.read_notes(_model(name)).get("seconds") if records.exists(_model(name)) else None
         if seconds is not None:
             found[f"training time, {title(name)}"] = f"{seconds:.0f} s"
     return found | {"versions": ", ".join(f"{name} {version}" for name, version in records.versions.items())}
@@ -308,16 +279,6 @@ def _score_name(records: Records) -> str:
     return chosen.replace("_", " ") if chosen else "the information gain (for Det a proxy, on its own scale)"
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.3f}" if abs(value) < 10_000 else f"{value:.1e}"
-
-
-def _value(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, item in value.items():
@@ -330,4 +291,10 @@ _SECTIONS: dict[str, Callable[[Records], Section]] = {
     "flights": flights_section,
     **dict.fromkeys(robustness.NAMES.values(), robustness_section),
     regression.NAME: regression_section,
+    evaluate.NAME: trust.evaluate_section,
+    simulate.NAME: saved.simulate_section,
+}
+_UNFINISHED: dict[str, Callable[[Records], list[str]]] = {
+    evaluate.NAME: evaluate.unfinished,
+    simulate.NAME: simulate.unfinished,
 }

@@ -1,0 +1,1 @@
+"""The same splits of the same tables through ncprior and through what people would use instead."""

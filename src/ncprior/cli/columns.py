@@ -1,0 +1,139 @@
+"""Columns of people's tables: which ones a model learns from, and those that tell of its predictions."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ncprior.data import column_values, tables
+from ncprior.errors import UserError
+from ncprior.estimators import Distribution, NCPRegressor
+
+
+def choose_inputs(path: Path, targets: Sequence[str], inputs: Sequence[str], excluded: Sequence[str]) -> list[str]:
+    """The names of the columns to predict from."""
+    names = next(tables.stream(path, rows=1)).column_names
+    chosen, left_out = split_names(inputs, names), split_names(excluded, names)
+    if unknown := [name for name in left_out if name not in names]:
+        raise UserError(f"--exclude-columns: {path} has no column {unknown[0]!r}; it has {', '.join(names)}")
+    for name in chosen:
+        if name in targets or name in left_out:
+            other = "--target" if name in targets else "--exclude-columns"
+            raise UserError(f"column {name!r} is in --inputs and in {other}; take it out of one of them")
+    chosen = chosen or [name for name in names if name not in targets and name not in left_out]
+    if not chosen:
+        raise UserError(f"{path}: no column is left to predict from; give a table with more columns than the target")
+    return chosen
+
+
+def split_names(items: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The column names in comma-separated lists, each once; a name with commas in it is given alone."""
+    found: dict[str, None] = {}
+    for item in items:
+        found |= dict.fromkeys([item] if item in names else [part.strip() for part in item.split(",")])
+    return [name for name in found if name]
+
+
+def known_targets(table: pa.Table, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """The targets as float64 ``[rows, targets]``, and which rows have all of them."""
+    columns = []
+    for name in targets:
+        values = table[name]
+        kind = column_values.kind_of(name, values.type)
+        if kind == "category":
+            for row, value in enumerate(values.to_pylist(), 1):
+                if value is not None and not _is_number(value):
+                    where = f"text {value!r:.80} in the target {name!r}, row {row}"
+                    raise UserError(f"{where}; a target must be numbers: mend it, or leave it empty if missing")
+        elif kind == "date":
+            raise UserError(f"the target {name!r} holds dates; a target must be numbers, such as days since a date")
+        columns.append(column_values.numbers(name, values, 1)[0])
+        if np.isnan(columns[-1]).all():
+            raise UserError(f"the target {name!r} has no value in any row; give rows that have one to learn from")
+    truth = np.stack(columns, axis=1)
+    there = ~np.isnan(truth).any(axis=1)
+    if not there.any():
+        raise UserError(f"no row has a value of every target, {', '.join(map(repr, targets))}; train them one by one")
+    return truth, there
+
+
+def check_finite(table: pa.Table) -> None:
+    """Raise if a number is infinite."""
+    for name in table.column_names:
+        if column_values.kind_of(name, table[name].type) == "number":
+            column_values.numbers(name, table[name], 1)
+
+
+def input_types(model: NCPRegressor) -> dict[str, pa.DataType]:
+    """Types of CSV columns as in training, so that they do not depend on the first rows of another file."""
+    types = {"number": pa.float64(), "category": pa.string()}
+    return {column.name: types[column.kind] for column in model.encoder_.columns if column.kind in types}
+
+
+def kept_types(model: NCPRegressor, path: Path, out: Path | None) -> dict[str, pa.DataType]:
+    """Types of CSV columns that the model does not use: text, unless Parquet is written, so that 007 stays 007."""
+    if out is not None and out.suffix.lower() != ".csv":
+        return {}
+    used, names = used_columns(model), next(tables.stream(path, rows=1)).column_names
+    return {name: pa.string() for name in names if name not in used}
+
+
+def used_columns(model: NCPRegressor) -> list[str]:
+    """The columns that a model needs of a table."""
+    return [column.name for column in model.encoder_.columns if column.kind != "left out"]
+
+
+def target_names(model: NCPRegressor) -> list[str]:
+    """The names of what a model predicts; y, or y0, y1 and so on, if it was trained without names."""
+    if model.target_names_:
+        return list(model.target_names_)
+    outputs = len(model.target_shift_)
+    return ["y"] if outputs == 1 else [f"y{i}" for i in range(outputs)]
+
+
+def described(prediction: Distribution, targets: Sequence[str], level: float | None = None) -> dict[str, np.ndarray]:
+    """The columns that tell of a prediction, with an interval if it has a level; names end in the target of several."""
+    told = {name: getattr(prediction, name) for name in ("mean", "std", "uncertainty", "noise")}
+    if level is not None:
+        told["lower"], told["upper"] = prediction.interval(level)
+    # float32 is what a model computes with: further digits would mean nothing.
+    columns = {name: values.reshape(-1, len(targets)).astype(np.float32) for name, values in told.items()}
+    several = len(targets) > 1
+    return {
+        f"{name}_{target}" if several else name: values[:, i]
+        for i, target in enumerate(targets)
+        for name, values in columns.items()
+    }
+
+
+def with_columns(table: pa.Table, columns: Mapping[str, Any], at: int | None = None) -> pa.Table:
+    """The table with more columns, at its end or elsewhere; a prefix tells them from columns of the same name."""
+    prefix = ""
+    while any(prefix + name in table.column_names for name in columns):
+        prefix += "ncprior_"
+    at = table.num_columns if at is None else at
+    for i, (name, values) in enumerate(columns.items()):
+        table = table.add_column(at + i, prefix + name, [values])
+    return table
+
+
+def count_rows(path: Path) -> int | None:
+    """The number of rows, where files tell it without being read."""
+    files = [path] if path.is_file() else sorted(path.glob("*.parquet")) if path.is_dir() else []
+    if not files or any(file.suffix.lower() != ".parquet" for file in files):
+        return None
+    try:
+        return sum(pq.read_metadata(file).num_rows for file in files if file.name[0] not in "._")
+    except (OSError, ValueError):
+        return None  # reading the table says what is wrong with the file
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

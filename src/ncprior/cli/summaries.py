@@ -1,0 +1,140 @@
+"""What the commands for tables say when they are done: tables for people, one JSON object for scripts."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from ncprior.data import column_values
+from ncprior.errors import UserError
+from ncprior.estimators import Distribution
+
+
+class Scores:
+    """How good predictions are, from sums over the rows of a table whose targets are known."""
+
+    def __init__(self, targets: Sequence[str]) -> None:
+        self.targets = targets
+        self.sums = {name: np.zeros(4) for name in targets}  # rows, squared errors, log densities, rows in the interval
+        self.why: dict[str, str] = {}
+        """Why there are no scores of a target that is in the table."""
+
+    def add(self, table: pa.Table, prediction: Distribution, columns: Mapping[str, np.ndarray], first_row: int) -> None:
+        """Counts the rows of one more piece, given its prediction and the columns that tell of it."""
+        truth = np.full((table.num_rows, len(self.targets)), np.nan)
+        for i, name in enumerate(self.targets):
+            if name in table.column_names and name not in self.why:
+                try:
+                    truth[:, i] = column_values.numbers(name, table[name], first_row)[0]
+                except UserError as error:
+                    self.why[name] = str(error)
+        known = ~np.isnan(truth)
+        if not known.any():
+            return
+        filled = np.where(known, truth, 0)
+        density = prediction.log_prob(filled[:, 0] if prediction.flat else filled).reshape(truth.shape)
+        for i, name in enumerate(self.targets):
+            suffix = f"_{name}" if len(self.targets) > 1 else ""
+            mean, lower, upper = (columns[f"{part}{suffix}"] for part in ("mean", "lower", "upper"))
+            y = filled[:, i]
+            sums = np.stack([np.ones(len(y)), (y - mean) ** 2, density[:, i], (lower <= y) & (y <= upper)])
+            self.sums[name] += sums[:, known[:, i]].sum(axis=1)
+
+    def results(self) -> dict[str, dict[str, float]]:
+        """RMSE, NLPD and coverage of each target that is in the table, and the number of rows that have it."""
+        results = {}
+        for name, (rows, squares, density, inside) in self.sums.items():
+            if rows and name not in self.why:
+                scores = {"rmse": math.sqrt(squares / rows), "nlpd": -density / rows, "coverage": inside / rows}
+                results[name] = {**scores, "rows": int(rows)}
+        return results
+
+
+def print_json(content: Mapping[str, Any]) -> None:
+    """One JSON object; numbers that are not finite become null, as JSON has no others."""
+    print(json.dumps(_plain(content), indent=2, allow_nan=False, default=str))
+
+
+def print_fit(summary: Mapping[str, Any]) -> None:
+    """What a model was trained on, how good it is and where it is."""
+    console = _console()
+    table = Table("column", "treatment")
+    for column in summary["columns"]:
+        table.add_row(column["name"], column["treatment"])
+    console.print(table)
+    rows = f"{summary['rows']:,} rows"
+    if dropped := summary["rows_without_target"]:
+        rows += f" ({dropped:,} more have no value of {' and '.join(summary['targets'])} and were left out)"
+    console.print(f"{rows}, up to {max(summary['steps']):,} training steps, {summary['seconds']:.1f} s")
+    if held := summary["held_out"]:
+        console.print(f"held-out rows: {_in_words(held, 0.9)}")
+    else:
+        console.print("no rows were held out, so nothing is known of how good the model is")
+    console.print(f"model: {summary['model']}", soft_wrap=True)
+
+
+def print_predict(summary: Mapping[str, Any], first: pa.Table) -> None:
+    """The first rows if there is no file of all, and how good the predictions are if the truth is known."""
+    console = _console()
+    if "out" not in summary:
+        # Only some of the table's own columns, so that the new ones have room.
+        own = [name for name in first.column_names if name not in summary["columns"]]
+        console.print(rows_table(first.select([*own[: max(1, 9 - len(summary["columns"]))], *summary["columns"]])))
+    for name, scores in summary["scores"].items():
+        console.print(f"{name}: {_in_words(scores, summary['level'])}")
+    for name, why in summary["not_scored"].items():
+        console.print(f"{name}: not compared with predictions ({why})")
+    if "out" in summary:
+        console.print(f"{summary['rows']:,} rows: {summary['out']}", soft_wrap=True)
+    elif summary["rows"] > len(first):
+        console.print(f"the first of {summary['rows']:,} rows; --out FILE writes all", soft_wrap=True)
+
+
+def print_suggest(summary: Mapping[str, Any], rows: pa.Table) -> None:
+    """The rows to label, and where they are."""
+    console = _console()
+    console.print(rows_table(rows))
+    excluded = f", {summary['excluded']:,} of them excluded" if summary["excluded"] else ""
+    console.print(f"from a pool of {summary['pool_rows']:,} rows{excluded}")
+    if "out" in summary:
+        console.print(f"rows to label: {summary['out']}", soft_wrap=True)
+
+
+def rows_table(rows: pa.Table) -> Table:
+    """Rows of a table as people read them."""
+    table = Table(*rows.column_names)
+    for row in rows.to_pylist():
+        table.add_row(*(_short(value) for value in row.values()))
+    return table
+
+
+def _console() -> Console:
+    """Without markup: names of columns and values are shown as they are."""
+    return Console(markup=False, highlight=False, emoji=False)
+
+
+def _in_words(scores: Mapping[str, Any], level: float) -> str:
+    covered = f"the {100 * level:.4g}% interval holds {scores['coverage']:.1%} of {scores['rows']:,} rows"
+    return f"RMSE {scores['rmse']:.4g}, NLPD {scores['nlpd']:.4g}; {covered}"
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,279 @@
+"""The commands for people's own tables: ``ncprior fit``, ``ncprior predict`` and ``ncprior suggest``."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ncprior.errors import UserError
+
+TableArgument = Annotated[
+    Path, typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet or Arrow file, or a folder of such files.")
+]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="What ncprior fit has written.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file that --out names.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, for scripts.")]
+SHOWN_ROWS = 10
+
+
+def fit(
+    table: TableArgument,
+    target: Annotated[list[str], typer.Option(metavar="COLUMN", help="What to predict; can be repeated.")],
+    out: Annotated[Path, typer.Option(help="File for the model, such as model.ncp.")],
+    inputs: Annotated[
+        list[str] | None, typer.Option(metavar="A,B,C", help="Columns to predict from. \\[default: all others]")
+    ] = None,
+    exclude_columns: Annotated[
+        list[str] | None, typer.Option(metavar="A,B,C", help="Columns to leave out, such as numbers of rows.")
+    ] = None,
+    method: Annotated[str, typer.Option(help="det, det+ncp, bbb, bbb+ncp or odc+ncp.")] = "bbb+ncp",
+    members: Annotated[int | None, typer.Option(help="Networks to average. \\[default: 8]")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the rows. \\[default: as many as held-out rows ask for]")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed and table give the same model.")] = 0,
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Train a model of a column of a table. Rows without a value in that column are left out.
+
+    [bold]Examples[/bold]
+
+      ncprior fit houses.csv --target price --out houses.ncp
+
+      ncprior fit trips/ --target minutes --target cost --inputs from,to,start --out trips.ncp
+    """
+    with stoppable():
+        check_out(out, force)
+        check_model_name(out)
+        check_seed(seed)
+        from ncprior.cli.columns import check_finite, choose_inputs, known_targets
+        from ncprior.cli.progress import fit_lines
+        from ncprior.cli.summaries import print_fit, print_json
+        from ncprior.data import tables
+        from ncprior.estimators import NCPRegressor
+
+        targets = list(dict.fromkeys(target))
+        chosen = choose_inputs(table, targets, inputs or [], exclude_columns or [])
+        rows = tables.read(table, [*targets, *chosen])
+        truth, there = known_targets(rows, targets)
+        if not there.all():
+            check_finite(rows.select(chosen))  # here, where rows still have the numbers that they have in the file
+        given: dict[str, Any] = {"members": members, "epochs": epochs}
+        model = NCPRegressor(
+            method,
+            random_state=seed,
+            verbose=sys.stderr.isatty(),
+            callbacks=() if sys.stderr.isatty() else (fit_lines(),),
+            **{name: value for name, value in given.items() if value is not None},
+        )
+        truth = truth[there]
+        model.fit(rows.select(chosen).filter(there), truth[:, 0] if len(targets) == 1 else truth)
+        model.target_names_ = targets
+        model.save(out)
+        summary = {
+            "model": str(out),
+            "method": method,
+            "targets": targets,
+            "rows": int(there.sum()),
+            "rows_without_target": int((~there).sum()),
+            "columns": [{"name": c.name, "kind": c.kind, "treatment": c.treatment} for c in model.encoder_.columns],
+            "steps": model.steps_,
+            "seconds": model.fit_seconds_,
+            "held_out": model.validation_,
+        }
+        if as_json:
+            print_json(summary)
+        else:
+            print_fit(summary)
+
+
+def predict(
+    model: ModelArgument,
+    table: TableArgument,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the predictions, .parquet or .csv. \\[default: print the first rows]")
+    ] = None,
+    level: Annotated[float, typer.Option(help="Probability that the interval from lower to upper holds.")] = 0.9,
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Add predictions to a table of any size: mean, std, uncertainty, noise, and an interval from lower to upper.
+
+    The squares of noise (which more labels do not lower) and uncertainty (which they do) add up to the square of std.
+    Where the table has the target as well, the predictions are compared with it.
+
+    [bold]Examples[/bold]
+
+      ncprior predict houses.ncp new-houses.csv --out predictions.csv
+
+      ncprior predict trips.ncp trips-of-may/ --level 0.5 --out may.parquet
+    """
+    with stoppable():
+        if not 0 < level < 1:
+            raise UserError(f"--level {level:g}: give a probability between 0 and 1, such as 0.9")
+        check_out(out, force, table)
+        from ncprior.cli.columns import count_rows, described, input_types, kept_types, target_names, with_columns
+        from ncprior.cli.progress import row_bar
+        from ncprior.cli.summaries import Scores, print_json, print_predict
+        from ncprior.data import tables
+        from ncprior.estimators import NCPRegressor
+
+        loaded = NCPRegressor.load(model)
+        targets = target_names(loaded)
+        scores = Scores(targets)
+        first: Any = None
+        done = 0
+        types = kept_types(loaded, table, out) | input_types(loaded)
+        with tables.write(out) if out else nullcontext() as append, row_bar(count_rows(table)) as advance:
+            for piece in tables.stream(table, schema=types):
+                prediction = loaded._predict(piece, first_row=done + 1)
+                columns = described(prediction, targets, level)
+                scores.add(piece, prediction, columns, done + 1)
+                piece = with_columns(piece, columns)
+                if append:
+                    append(piece)
+                first = piece.slice(0, SHOWN_ROWS) if first is None else first
+                done += piece.num_rows
+                advance(piece.num_rows)
+        summary = {
+            "rows": done,
+            "columns": first.column_names[-len(columns) :],
+            "level": level,
+            "scores": scores.results(),
+            "not_scored": scores.why,
+            **({"out": str(out)} if out else {"first_rows": first.to_pylist()}),
+        }
+        if as_json:
+            print_json(summary)
+        else:
+            print_predict(summary, first)
+
+
+SCORES = ("information_gain", "uncertainty", "predictive_variance", "predictive_std", "random")
+"""Scores of single rows. Rules for whole batches need all rows at once, so they are for Python only."""
+
+
+def suggest(
+    model: ModelArgument,
+    pool: Annotated[
+        Path, typer.Argument(metavar="POOL", help="Rows that could be labelled: a table as for ncprior predict.")
+    ],
+    count: Annotated[int, typer.Option("-n", help="How many rows to pick.")] = 10,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the rows, .csv or .parquet. \\[default: only print them]")
+    ] = None,
+    acquisition: Annotated[str, typer.Option(help=f"What makes a row worth a label: {', '.join(SCORES)}.")] = SCORES[0],
+    temperature: Annotated[
+        float, typer.Option(help="Above 0, rows are drawn at random, those with high scores more often.")
+    ] = 0.0,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Take the highest scores: --temperature 0.")] = False,
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id", metavar="COLUMN", help="Column that names rows. \\[default: count them from 1]"),
+    ] = None,
+    exclude: Annotated[
+        Path | None,
+        typer.Option(metavar="TABLE", help="Rows not to pick: those with the same id, or without --id, equal inputs."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Find the rows of a pool of any size whose labels would teach the model most, and say why.
+
+    A label is worth most where uncertainty is large and noise is small. Rows are ranked by their score, in which chance
+    has a part if the temperature is above 0; that part depends only on the seed and on a row's id, or its number.
+
+    [bold]Examples[/bold]
+
+      ncprior suggest houses.ncp all-houses.parquet -n 20 --id address --exclude labelled.csv --out to-label.csv
+
+      ncprior suggest trips.ncp pool/ --acquisition uncertainty --temperature 0.5 --seed 7
+    """
+    with stoppable():
+        check_suggest(count, acquisition, temperature, greedy, seed)
+        check_out(out, force, pool)
+        from ncprior.cli.columns import count_rows, used_columns
+        from ncprior.cli.pool import Picker
+        from ncprior.cli.progress import row_bar
+        from ncprior.cli.summaries import print_json, print_suggest
+        from ncprior.data import tables
+        from ncprior.estimators import NCPRegressor
+
+        loaded = NCPRegressor.load(model)
+        picker = Picker(count, acquisition, temperature, seed, id_column)
+        excluded = picker.known(loaded, exclude) if exclude else set()
+        with tables.write(out) if out else nullcontext() as append:
+            with row_bar(count_rows(pool)) as advance:
+                best = picker.best(loaded, picker.stream(loaded, pool), excluded, advance)
+            if append:
+                append(best.rows)
+        summary: dict[str, Any] = {
+            "pool_rows": best.pool,
+            "excluded": best.excluded,
+            "suggestions": best.rows.to_pylist(),
+        }
+        summary |= {"out": str(out)} if out else {}
+        if as_json:
+            print_json(summary)
+        else:
+            inputs = [name for name in used_columns(loaded) if name != id_column]
+            print_suggest(summary, best.rows.drop_columns(inputs))
+
+
+def check_suggest(count: int, acquisition: str, temperature: float, greedy: bool, seed: int) -> None:
+    """Raise if options of suggest do not make sense."""
+    if count < 1:
+        raise UserError(f"-n {count}: ask for at least one row")
+    if acquisition not in SCORES:
+        raise UserError(f"unknown acquisition {acquisition!r}: choose from {', '.join(SCORES)}")
+    if not 0 <= temperature < float("inf"):
+        raise UserError(f"--temperature {temperature:g}: give a number from 0 up, such as 0.5")
+    if greedy and (temperature > 0 or acquisition == "random"):
+        other = "--temperature" if temperature > 0 else "--acquisition random"
+        raise UserError(f"--greedy leaves nothing to chance, {other} does; leave one of them out")
+    check_seed(seed)
+
+
+def check_seed(seed: int) -> None:
+    """Raise if this is no seed."""
+    if not 0 <= seed < 2**32:
+        raise UserError(f"--seed {seed}: give a whole number from 0 to {2**32 - 1}")
+
+
+def check_out(out: Path | None, force: bool, table: Path | None = None) -> None:
+    """Raise, before any work is done, if the result could not be put there."""
+    if out is None:
+        return
+    if out.exists() and not force:
+        raise UserError(f"--out {out}: exists already; choose another name, or add --force to replace it")
+    if not out.parent.is_dir():
+        raise UserError(f"--out {out}: there is no folder {out.parent}; make it first")
+    if out.is_dir() or not os.access(out.parent, os.W_OK):
+        raise UserError(f"--out {out}: cannot be written; choose another place")
+    if table is not None and table.is_dir() and out.parent.resolve() == table.resolve():
+        raise UserError(f"--out {out}: lies in the folder that is read and would become part of it; choose another one")
+
+
+def check_model_name(out: Path) -> None:
+    """Raise if a model would be taken for a table."""
+    from ncprior.data import tables
+
+    if any(out.name.lower().endswith(ending) for ending in tables.FORMATS):
+        raise UserError(f"--out {out}: a model is not a table; choose a name such as {out.stem}.ncp")
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Ends a command on Ctrl-C with one line."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("ncprior: stopped; nothing was written", file=sys.stderr, flush=True)
+        # At once: JAX may still compute in other threads, and Python's own way out crashes or hangs on them.
+        os._exit(130)

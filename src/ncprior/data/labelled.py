@@ -1,0 +1,95 @@
+"""The rows of a table whose target is known, ready to be split."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ncprior.data import column_values, tables
+from ncprior.errors import UserError
+
+FEWEST = 20
+"""Rows with a target that a split into training and test rows needs."""
+
+
+class Labelled(NamedTuple):
+    """Inputs and targets of the same rows, and what else was asked for."""
+
+    inputs: pa.Table
+    targets: np.ndarray
+    beside: pa.Table  # columns that are not inputs but say how to split, such as a date
+    dropped: int  # rows that were left out, as their target is missing
+
+    def take(self, rows: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+        """Inputs and targets of these rows alone."""
+        return self.inputs.take(pa.array(rows)), self.targets[rows]
+
+
+def load(
+    path: str | Path,
+    target: str,
+    inputs: Sequence[str] | None = None,
+    *,
+    beside: Sequence[str] = (),
+    rows: int | None = None,
+) -> Labelled:
+    """Reads the rows that have a target.
+
+    Args:
+        path: A file or a folder of files that `ncprior.data.tables` reads.
+        target: The column to predict, of numbers.
+        inputs: The columns to predict it from; without it, all others.
+        beside: Columns that are wanted for other purposes, inputs or not.
+        rows: The most rows to keep, drawn at random but always the same ones, in their order; all without it.
+    """
+    if inputs is not None and target in inputs:
+        raise UserError(f"column {target!r} is the target and cannot be an input as well; take it out of the inputs")
+    columns = None if inputs is None else list(dict.fromkeys([*inputs, *beside, target]))
+    table = tables.read(path, columns)
+    # Wanted columns that are not there get the same message, with the names that come close, as they do in a file.
+    for name in (target, *beside):
+        if name not in table.column_names:
+            tables.read(path, [name])
+    if column_values.kind_of(target, table[target].type) != "number":
+        raise UserError(f"{path}: the target {target!r} holds no numbers; choose a column of numbers to predict")
+    values, missing = column_values.numbers(target, table[target], 1)
+    # Here, where rows still have the numbers that they have in the file.
+    for name in table.column_names:
+        if column_values.kind_of(name, table[name].type) == "number":
+            column_values.numbers(name, table[name], 1)
+    there = np.flatnonzero(~missing)
+    if len(there) < FEWEST:
+        raise UserError(f"{path}: {len(there)} rows have a value of {target!r}; at least {FEWEST} are needed")
+    if values[there].min() == values[there].max():
+        raise UserError(f"{path}: every value of {target!r} is the same; there is nothing to predict")
+    dropped = len(values) - len(there)
+    if rows is not None and rows < len(there):
+        if rows < FEWEST:
+            raise UserError(f"at most {rows} rows are to be used; at least {FEWEST} are needed")
+        there = np.sort(np.random.default_rng(0).choice(there, rows, replace=False))
+    kept = table.take(pa.array(there)) if len(there) < len(values) else table
+    names = [name for name in table.column_names if name != target] if inputs is None else list(inputs)
+    if not names:
+        raise UserError(f"{path}: no column but the target {target!r}; inputs are needed to predict it from")
+    return Labelled(kept.select(names), values[there], kept.select(list(beside)), dropped)
+
+
+def fingerprint(path: str | Path) -> str:
+    """A short digest of the contents of a file or of a folder's files, which tells whether they have changed.
+
+    A file that is not there has one too: `load` says better what is wrong.
+    """
+    whole = hashlib.sha256()
+    path = Path(path)
+    try:
+        for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+            if file.is_file():
+                with file.open("rb") as opened:
+                    whole.update(hashlib.file_digest(opened, "sha256").digest())
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"{path}: cannot be read ({reason}); check its name and your permissions") from error
+    return whole.hexdigest()[:16]

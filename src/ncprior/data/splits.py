@@ -1,0 +1,112 @@
+"""Which rows to train on and which to test on: at random, later in time, within a gap, or in a tail.
+
+All splits are by row number and follow from the table alone (and the seed, for random ones), so that a run that goes
+on after an interruption, and another method on the same table, see the same rows.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ncprior.data import column_values
+from ncprior.errors import UserError
+
+TAIL = 0.2
+"""Share of the rows that a tail, or the last stretch of time, has."""
+
+
+class Split(NamedTuple):
+    """Numbers of the rows to train on and to test on, both in ascending order."""
+
+    name: str
+    train: np.ndarray
+    test: np.ndarray
+
+
+def random_splits(rows: int, count: int, share: float = 0.1, seed: int = 0) -> list[Split]:
+    """Several splits with ``share`` of the rows drawn for the test; the first few are the same for any ``count``."""
+    test = min(max(round(share * rows), 1), rows - 1)
+    splits = []
+    for i in range(count):
+        order = np.random.default_rng([seed, i]).permutation(rows)
+        splits.append(Split(f"random {i + 1}", np.sort(order[test:]), np.sort(order[:test])))
+    return splits
+
+
+def gap_splits(inputs: pa.Table) -> list[Split]:
+    """One split for each number that varies: sorted by it, the middle third of the rows is the test.
+
+    This is the usual definition: of ``n`` rows in order, those at places ``n // 3`` to ``2 n // 3`` (which is not
+    included) are the test, and rows with equal values stay in the order of the table. Rows without a value have no
+    place in that order, and are trained on.
+    """
+    splits = []
+    for name, values in _varying(inputs):
+        present = np.flatnonzero(~np.isnan(values))
+        order = present[np.argsort(values[present], kind="stable")]
+        test = np.sort(order[len(order) // 3 : 2 * len(order) // 3])
+        splits.append(Split(f"gap in {name}", _others(test, len(values)), test))
+    return [split for split in splits if len(split.test)]
+
+
+def tail_splits(inputs: pa.Table) -> list[Split]:
+    """One split for each number that varies: the rows with its largest values, about a fifth, are the test.
+
+    Equal values are never on both sides. Rows without a value are trained on.
+    """
+    splits = []
+    for name, values in _varying(inputs):
+        test = np.flatnonzero(_upper(values))
+        splits.append(Split(f"tail of {name}", _others(test, len(values)), test))
+    return splits
+
+
+def time_split(name: str, column: pa.ChunkedArray) -> Split:
+    """The last stretch of a column of dates or numbers, about a fifth of the rows, is the test.
+
+    No instant is on both sides. Rows without a time are on neither, as nothing says where they belong.
+    """
+    kind = column_values.kind_of(name, column.type)
+    if kind not in ("date", "number"):
+        raise UserError(f"column {name!r} holds neither dates nor numbers; choose one that does for the split by time")
+    if kind == "date":
+        days, missing = column_values.days(name, column, 1)
+        values = days.sum(1)
+    else:
+        values, missing = column_values.numbers(name, column, 1)
+    values = np.where(missing, np.nan, values)
+    if not np.nanmin(values, initial=np.inf) < np.nanmax(values, initial=-np.inf):
+        raise UserError(f"column {name!r} has no two different times; choose another column for the split by time")
+    late = _upper(values)
+    return Split(f"after {name}", np.flatnonzero(~late & ~missing), np.flatnonzero(late))
+
+
+def _varying(inputs: pa.Table) -> list[tuple[str, np.ndarray]]:
+    """The numbers among the inputs that have at least two different values, NaN where they are missing."""
+    found = []
+    for name in inputs.column_names:
+        if column_values.kind_of(name, inputs[name].type) == "number":
+            values, missing = column_values.numbers(name, inputs[name], 1)
+            there = values[~missing]
+            if len(there) and there.min() < there.max():
+                found.append((name, np.where(missing, np.nan, values)))
+    return found
+
+
+def _upper(values: np.ndarray) -> np.ndarray:
+    """True for the largest values: all above a boundary that leaves as close to a fifth of the rows as ties allow."""
+    present = np.sort(values[~np.isnan(values)])
+    boundary = present[len(present) - max(1, round(TAIL * len(present)))]
+    with np.errstate(invalid="ignore"):  # comparisons with NaN are false, which is what is wanted
+        choices = [values >= boundary, values > boundary]
+    # One of the two has rows on both sides, since there are two different values.
+    whole = [upper for upper in choices if 0 < upper.sum() < len(present)]
+    return min(whole, key=lambda upper: abs(int(upper.sum()) - TAIL * len(present)))
+
+
+def _others(test: np.ndarray, rows: int) -> np.ndarray:
+    """All row numbers but these."""
+    rest = np.ones(rows, bool)
+    rest[test] = False
+    return np.flatnonzero(rest)

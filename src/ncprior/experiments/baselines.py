@@ -1,0 +1,129 @@
+"""What people would use instead of a network, with the uncertainty that each of them has to offer.
+
+Every baseline sees the encoded columns that a network sees, of the training rows alone.
+"""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.linear_model import BayesianRidge, LinearRegression
+from sklearn.model_selection import KFold
+from threadpoolctl import threadpool_limits
+
+from ncprior.data.encoding import Encoder
+from ncprior.prediction import Prediction
+
+Fitted = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
+"""Mean, noise and uncertainty of the rows of a matrix."""
+
+_TREES = 200
+_FOLDS = 5
+_MANY = 100_000
+"""Rows from which on boosting is spread over the cores: threads wait for each other longer than they work on fewer."""
+
+
+def fit(name: str, inputs: pa.Table, targets: np.ndarray, seed: int) -> Callable[[pa.Table], Prediction]:
+    """The baseline of this name, trained on these rows: a function that predicts rows of a table, as ``[rows, 1]``."""
+    encoder = Encoder.fit(inputs)
+    fitted = BASELINES[name](encoder.transform(inputs).astype(np.float64), targets, seed)
+    # A fit that leaves no error at all must not give a density without bound.
+    least = 1e-6 * (float(targets.std()) or 1.0)
+
+    def predict(rows: pa.Table) -> Prediction:
+        mean, noise, uncertainty = fitted(encoder.transform(rows).astype(np.float64))
+        columns = (jnp.asarray(part, jnp.float32)[:, None] for part in (mean, np.maximum(noise, least), uncertainty))
+        return Prediction(*columns)
+
+    return predict
+
+
+def fit_mean(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:  # noqa: ARG001
+    """A normal with mean and variance of the training targets: what every method must beat."""
+    mean, std = targets.mean(), targets.std()
+    return lambda rows: (np.full(len(rows), mean), np.full(len(rows), std), np.zeros(len(rows)))
+
+
+def fit_linear(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:  # noqa: ARG001
+    """Bayesian ridge regression (MacKay, 1992): noise and the uncertainty of the weights, both from the evidence."""
+    model = BayesianRidge().fit(inputs, targets)
+    noise = 1 / np.sqrt(model.alpha_)
+
+    def predict(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        mean, std = model.predict(rows, return_std=True)
+        return mean, np.full(len(rows), noise), np.sqrt(np.maximum(std**2 - noise**2, 0))
+
+    return predict
+
+
+def fit_boosting(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:
+    """Boosted trees with scikit-learn's settings; a constant variance, that of the errors in cross-validation."""
+
+    def train(rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        with threadpool_limits(None if len(rows) >= _MANY else 1, "openmp"):
+            model = HistGradientBoostingRegressor(random_state=seed).fit(inputs[rows], targets[rows])
+
+        def guess(others: np.ndarray) -> np.ndarray:
+            with threadpool_limits(None if len(others) >= _MANY else 1, "openmp"):
+                return np.asarray(model.predict(others))
+
+        return guess
+
+    errors = np.empty(len(targets))
+    for rows, held in KFold(min(_FOLDS, len(targets)), shuffle=True, random_state=seed).split(inputs):
+        errors[held] = targets[held] - train(rows)(inputs[held])
+    noise, guess = np.sqrt(np.mean(errors**2)), train(np.arange(len(targets)))
+    return lambda rows: (guess(rows), np.full(len(rows), noise), np.zeros(len(rows)))
+
+
+def fit_forest(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:
+    """A random forest; variance ``a + b v``, with ``v`` the variance among its trees, fitted to out-of-bag errors.
+
+    The spread of the trees is the only sign of uncertainty that a forest has, but it is on no scale of its own: ``a``
+    and ``b`` are the least squares fit, neither negative, to the squared errors of rows that a tree has not seen.
+    """
+    centre = targets.mean()  # sums of squares are rounded least around it
+    forest = RandomForestRegressor(_TREES, random_state=seed).fit(inputs, targets - centre)
+    count, total, squares = np.zeros((3, len(targets)))
+    for tree, drawn in zip(forest.estimators_, forest.estimators_samples_, strict=True):
+        unseen = np.ones(len(targets), bool)
+        unseen[drawn] = False
+        if unseen.any():
+            guess = tree.predict(inputs[unseen])
+            count[unseen] += 1
+            total[unseen] += guess
+            squares[unseen] += guess**2
+    # Rows that fewer than two trees have not seen have no spread.
+    known = count >= 2
+    if not known.any():
+        return fit_mean(inputs, targets, seed)
+    mean = total[known] / count[known]
+    spread = np.maximum(squares[known] / count[known] - mean**2, 0)
+    errors = (targets[known] - centre - mean) ** 2
+    columns = np.stack([np.full(len(errors), errors.mean()), spread], axis=1)
+    constant, slope = LinearRegression(positive=True, fit_intercept=False).fit(columns, errors).coef_
+    # Rows on which all trees agree would have no variance if the constant came out as 0.
+    noise = np.sqrt(max(constant, 0.01) * errors.mean())
+
+    def predict(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        total, squares = np.zeros((2, len(rows)))
+        for tree in forest.estimators_:
+            guess = tree.predict(rows)
+            total += guess
+            squares += guess**2
+        mean = total / _TREES
+        spread = np.maximum(squares / _TREES - mean**2, 0)
+        return centre + mean, np.full(len(rows), noise), np.sqrt(slope * spread)
+
+    return predict
+
+
+BASELINES: dict[str, Callable[[np.ndarray, np.ndarray, int], Fitted]] = {
+    "mean": fit_mean,
+    "linear": fit_linear,
+    "boosting": fit_boosting,
+    "forest": fit_forest,
+}
+"""Every baseline by name."""

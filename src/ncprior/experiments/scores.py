@@ -1,0 +1,88 @@
+"""All that is written down about a prediction of rows whose targets are known."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from sklearn.metrics import roc_auc_score
+
+from ncprior import metrics
+from ncprior.prediction import Predictive
+
+LEVELS = tuple(round(0.05 * i, 2) for i in range(1, 20))
+"""Probabilities of the central intervals whose coverage makes the calibration curve."""
+BINS = 10
+"""Groups of rows from the least to the most uncertain, in which error and uncertainty are compared."""
+
+_SIZES = (64, 1024, 16_384)
+"""Numbers of rows that programs are compiled for: tables are cut into the largest, and what is left is filled up."""
+
+
+def scores(prediction: Predictive, truth: np.ndarray) -> dict[str, Any]:
+    """RMSE, NLPD, CRPS and 90% coverage, the calibration curve, and errors against uncertainties.
+
+    The prediction is of ``[rows, 1]`` and the truth of ``[rows]``, in the unit of the target. ``calibration`` is the
+    coverage at each of `LEVELS`. ``bins`` are groups of equal size by predicted standard deviation, with the root mean
+    square of it (``std``) and of the error (``rmse``), and ``rows`` in it.
+    """
+    told = _tell(prediction, truth)
+    error, std = told["mean"] - truth, told["std"]
+    groups = np.array_split(np.argsort(std, kind="stable"), min(BINS, len(std)))
+    return {
+        "rmse": _root_mean_square(error),
+        "nlpd": float(told["nlpd"].mean()),
+        "crps": float(told["crps"].mean()),
+        "coverage": float(np.mean(told["centrality"] <= 0.9)),
+        "std": _root_mean_square(std),
+        "calibration": [float(np.mean(told["centrality"] <= level)) for level in LEVELS],
+        "bins": [
+            {"std": _root_mean_square(std[rows]), "rmse": _root_mean_square(error[rows]), "rows": len(rows)}
+            for rows in groups
+        ],
+    }
+
+
+def detection(outside: Predictive, inside: Predictive) -> float:
+    """How well the uncertainty tells rows unlike those of training from rows like them: the area under the ROC curve.
+
+    It is the probability that a row from outside is more uncertain than one from inside, where a tie counts half; 0.5
+    is chance.
+    """
+    parts = [_tell(part, np.zeros(_rows(part)))["uncertainty"] for part in (outside, inside)]
+    labels = np.repeat([1, 0], [len(part) for part in parts])
+    return float(roc_auc_score(labels, np.nan_to_num(np.concatenate(parts))))
+
+
+@jax.jit
+@jax.vmap
+def _tell_row(prediction: Predictive, y: Array) -> dict[str, Array]:
+    """All that is known of one row; ``centrality`` is the probability of the smallest central interval with ``y``."""
+    row = jax.tree.map(lambda leaf: leaf[None], prediction)
+    values = {name: getattr(prediction, name)[0] for name in ("mean", "std", "uncertainty")}
+    values |= {name: metrics.METRICS[name](row, y[None]) for name in ("nlpd", "crps")}
+    return values | {"centrality": jnp.abs(2 * prediction.cdf(y)[0] - 1)}
+
+
+def _tell(prediction: Predictive, truth: np.ndarray) -> dict[str, np.ndarray]:
+    """`_tell_row` of all rows, as float64."""
+    leaves = (jax.tree.map(np.asarray, prediction), np.asarray(truth, np.float32)[:, None])
+    parts, start = [], 0
+    while start < len(truth):
+        left = len(truth) - start
+        size = next((size for size in _SIZES if size >= left), _SIZES[-1])
+        # The last row is repeated where rows are missing.
+        numbers = np.minimum(np.arange(start, start + size), len(truth) - 1)
+        part = _tell_row(*jax.tree.map(lambda leaf, rows=numbers: leaf[rows], leaves))
+        parts.append({name: np.asarray(values, np.float64)[:left] for name, values in part.items()})
+        start += size
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _rows(prediction: Predictive) -> int:
+    return len(jax.tree.leaves(prediction)[0])
+
+
+def _root_mean_square(values: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(values**2)))

@@ -1,0 +1,87 @@
+"""The page of ``ncprior simulate``: learning curves, and how many labels a rule saves."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ncprior.experiments import simulate
+from ncprior.experiments.records import Records
+from ncprior.report.looks import LOOKS, handles, name_cell
+from ncprior.report.sections import Cell, Picture, Section, Table, number
+from ncprior.report.style import new_figure, style
+
+
+def simulate_section(records: Records) -> Section:
+    """Learning curves of every rule, and the labels that it saves."""
+    results = simulate.write_results(records)
+    config, labels = results["config"], results["counts"]
+    intro = (
+        f"{config['target']} predicted from {len(results['inputs'])} columns of {config['table']} "
+        f"({results['rows']:,} rows, {config['test']:.0%} of them for testing). Every rule begins with the same "
+        f"{labels[0]} random labels and chooses up to {config['batch']} more at a time, up to {labels[-1]}; "
+        f"{config['seeds']} seed{'s' * (config['seeds'] > 1)}. {savings(results)}"
+    )
+    caption = (
+        f"Error (in units of {config['target']}) and negative log predictive density on the test rows against the "
+        f"number of labels: mean over {config['seeds']} seeds, with its standard error."
+    )
+    figure = draw_simulation(labels, results["rules"], config["target"], config["seeds"])
+    picture = Picture("simulation", "Learning curves", caption, figure)
+    return Section(f"Labels saved: {config['target']}", intro, [picture], [_saved_table(results)], [], [], records)
+
+
+def savings(results: dict[str, Any]) -> str:
+    """In a sentence, what the best rule saves."""
+    most = {rule: of["saved"]["rmse"]["mean"] for rule, of in results["rules"].items() if rule != simulate.CONTROL}
+    most = {rule: value for rule, value in most.items() if value is not None and np.isfinite(value)}
+    if not most:
+        return "There is no rule to compare with random."
+    best, last = max(most, key=lambda rule: most[rule]), results["counts"][-1]
+    if most[best] <= 0:
+        return f"No rule reached the error of {last} random labels with fewer of them."
+    needed, share = last - most[best], most[best] / last
+    return f"For the error of {last} random labels, {LOOKS[best].title} needed {needed:.0f}: {share:.0%} fewer."
+
+
+def draw_simulation(labels: list[int], rules: dict[str, Any], unit: str, seeds: int) -> Figure:
+    """RMSE and NLPD on test rows against the number of labels, for each rule: means with their standard errors."""
+    with style():
+        figure = new_figure(7.2, 3.0)
+        for axis, metric in zip(figure.subplots(1, 2), simulate.COMPARED, strict=True):
+            for rule, of in rules.items():
+                look = LOOKS[rule]
+                mean, std = (np.array(of[metric][key], float) for key in ("mean", "std"))
+                axis.plot(labels, mean, look.line.dash, color=look.line.colour, marker=look.marker, markersize=2.5)
+                error = std / max(seeds - 1, 1) ** 0.5
+                axis.fill_between(labels, mean - error, mean + error, color=look.line.colour, alpha=0.12, linewidth=0)
+            heading = f"Test RMSE ({unit})" if metric == "rmse" else "Test NLPD (nats)"
+            axis.set(xlabel="Labels", ylabel=heading)
+        figure.legend(handles=handles(rules), loc="outside lower center", ncols=min(len(rules), 5))
+        return figure
+
+
+def _saved_table(results: dict[str, Any]) -> Table:
+    rows, last = [], results["counts"][-1]
+    for rule, of in results["rules"].items():
+        cells = [name_cell(rule)]
+        for metric in simulate.COMPARED:
+            cells.append(Cell(number(of[metric]["mean"][-1]), f"± {number(of[metric]['std'][-1])}"))
+        for metric in simulate.COMPARED:
+            cells.append(_saving(of["saved"][metric], last) if rule != simulate.CONTROL else Cell("–", "the control"))
+        rows.append([*cells, Cell(number(of["seconds"]))])
+    note = (
+        f"Labels saved: how many fewer than random a rule needs for the value that random ends with, of {last}; if it "
+        "ends worse than random, how many more it needs than random for its own last value, as a negative number. From "
+        "the mean curves, with the middle 90% over draws of the seeds; if that range holds 0, they do not settle it."
+    )
+    header = ["Rule", "Final RMSE", "Final NLPD", "Labels saved (RMSE)", "Labels saved (NLPD)", "Seconds a seed"]
+    return Table("Labels saved against random", note, header, rows)
+
+
+def _saving(saved: dict[str, float | None], last: int) -> Cell:
+    mean, low, high = (saved[key] for key in ("mean", "low", "high"))
+    if mean is None or not np.isfinite(mean):
+        return Cell("–", "the density is not finite")
+    spread = "" if low is None or high is None or not np.isfinite(low) else f"{low:+.0f} to {high:+.0f}"
+    return Cell(f"{mean:+.0f} ({mean / last:+.0%})", spread)

@@ -1,0 +1,319 @@
+"""The estimator: scikit-learn's own checks, what it promises about uncertainty, mixed tables, and going on."""
+
+import pickle
+
+import equinox as eqx
+import jax
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from ncprior import NCPRegressor
+from ncprior.errors import UserError
+from ncprior.input_priors import Gaussian
+from ncprior.methods import methods
+from ncprior.presets import TABLES
+
+SMALL = {"members": 2, "hidden": (8,), "epochs": 3, "random_state": 0}
+
+
+def wave(rows=200, seed=0):
+    """A sine with noise 0.1 on both sides of a gap."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0.5, 2.0, rows) * rng.choice([-1, 1], rows)
+    return x[:, None], np.sin(2 * x) + 0.1 * rng.normal(size=rows)
+
+
+@parametrize_with_checks([NCPRegressor(members=2, hidden=(16,), epochs=60, random_state=0)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = wave()
+    return NCPRegressor(members=2, hidden=(32,), epochs=600, random_state=0).fit(X, 100 + 50 * y)
+
+
+def test_learns_and_tells_noise_from_uncertainty(fitted):
+    X, y = wave(seed=1)
+    y = 100 + 50 * y
+    p = fitted.predict_distribution(X)
+    assert np.sqrt(np.mean((p.mean - y) ** 2)) < 12  # the noise is 5
+    low, high = p.interval(0.9)
+    assert 0.8 < np.mean((low < y) & (y < high)) <= 1
+    far = fitted.predict_distribution(np.array([[-6.0], [0.0], [6.0]]))
+    assert (far.uncertainty[[0, 2]] > 3 * np.median(p.uncertainty)).all()
+    assert fitted.validation_ is None  # nothing was held out
+
+
+def test_finds_out_how_long_to_train_on_rows_that_it_holds_out():
+    X, y = wave(100)
+    model = NCPRegressor(members=2, hidden=(8,), random_state=0).fit(X, y)
+    assert model.validation_["rows"] == 10
+    assert model.validation_["rmse"] < 0.7
+    assert 200 <= min(model.steps_) <= max(model.steps_) <= 20_000
+    assert model.calibration_.shape == (2, 2)
+
+
+def test_what_a_distribution_says_agrees_with_itself(fitted):
+    p = fitted.predict_distribution(np.linspace(-3, 3, 30)[:, None])
+    np.testing.assert_allclose(p.std**2, p.noise**2 + p.uncertainty**2, rtol=1e-4)
+    for probability in (0.05, 0.5, 0.9):
+        np.testing.assert_allclose(p.cdf(p.quantile(probability)), probability, atol=1e-3)
+    y = np.linspace(50, 150, 30)
+    np.testing.assert_allclose(p.predictive.log_prob(y[:, None])[:, 0], p.log_prob(y), rtol=1e-3, atol=1e-3)
+    slope = (p.cdf(y + 0.5) - p.cdf(y - 0.5)) / 1.0
+    np.testing.assert_allclose(np.exp(p.log_prob(y)), slope, rtol=0.05, atol=1e-4)
+    mean, std = fitted.predict(np.linspace(-3, 3, 30)[:, None], return_std=True)
+    np.testing.assert_array_equal(mean, p.mean)
+    np.testing.assert_array_equal(std, p.std)
+    with pytest.raises(UserError, match="above 0 and below 1"):
+        p.quantile(1.0)
+    with pytest.raises(UserError, match="shape"):
+        p.log_prob(np.zeros(3))
+
+
+def test_predictions_do_not_depend_on_other_rows_nor_compile_again(fitted, compiled):
+    X = np.random.default_rng(0).normal(size=(2000, 1))
+    whole = fitted.predict(X)
+    for rows in (1, 63, 64, 65, 700):
+        np.testing.assert_allclose(fitted.predict(X[:rows]), whole[:rows], rtol=1e-6)
+    del compiled[:]
+    for rows in (2, 66, 900, 1800):
+        fitted.predict(X[:rows], return_std=True)
+    assert not [name for name in compiled if "_predict" in name]
+
+
+def test_suggests_rows_where_it_is_uncertain(fitted):
+    pool = np.linspace(-5, 5, 101)[:, None]
+    gain = fitted.information_gain(pool)
+    picked = fitted.suggest(pool, n=5)
+    np.testing.assert_array_equal(np.sort(gain[picked])[::-1], np.sort(gain)[::-1][:5])
+    drawn = fitted.suggest(pool, n=50, temperature=0.5, random_state=0)
+    assert len(set(drawn)) == 50
+    np.testing.assert_array_equal(drawn, fitted.suggest(pool, n=50, temperature=0.5, random_state=0))
+    for rule in ("max_det", "lcmd", "bait", "k_center", "uncertainty", "random"):
+        rows = fitted.suggest(pool, n=7, acquisition=rule, labelled=wave()[0], random_state=0)
+        assert len(set(rows)) == 7
+    left = np.ones(101, bool)
+    left[:3] = False
+    assert set(fitted.suggest(pool, n=3, exclude=left)) == {0, 1, 2}
+    with pytest.raises(UserError, match="choose n from 1 to 3"):
+        fitted.suggest(pool, n=4, exclude=left)
+    with pytest.raises(UserError, match="unknown acquisition 'best'"):
+        fitted.suggest(pool, acquisition="best")
+
+
+def test_batch_features_have_the_variance_of_the_mean(fitted):
+    """Products of the features of the batch rules are the uncertainty of the predictions."""
+    X = np.linspace(-3, 3, 20)[:, None]
+    inner = fitted._fitted()
+    phi = np.asarray(inner.engine.features(inner.weights, inner.calibration, inner.encoder.transform(X)))
+    wanted = fitted.predict_distribution(X).uncertainty / fitted.target_scale_
+    # The bias has a belief of its own, which is no feature.
+    np.testing.assert_allclose(np.sqrt((phi**2).sum(1)), wanted, rtol=0.1, atol=0.05)
+
+
+def test_functions_spread_as_the_uncertainty_says(fitted):
+    X = np.array([[-1.0], [0.0], [4.0]])
+    functions = fitted.sample_functions(X, n=400, random_state=0)
+    assert functions.shape == (400, 3)
+    p = fitted.predict_distribution(X)
+    np.testing.assert_allclose(functions.std(0), p.uncertainty, rtol=0.25)
+    np.testing.assert_allclose(functions.mean(0), p.mean, atol=4 * p.uncertainty.max() / 20)
+
+
+@pytest.mark.parametrize("method", ["det", "det+ncp", "bbb", "odc+ncp", "deep+ncp"])
+def test_every_method(method):
+    X, y = wave(60)
+    model = NCPRegressor(method, members=2, hidden=(8,), epochs=20, random_state=0).fit(X, y)
+    p = model.predict_distribution(X)
+    assert np.isfinite(p.log_prob(y)).all()
+    assert (p.std > 0).all()
+    assert model.sample_functions(X, n=3).shape == (3, 60)
+    assert len(model.suggest(X, n=3, acquisition="max_det")) == 3
+
+
+def test_a_method_a_trunk_and_noise_of_ones_own():
+    X, y = wave(60)
+    own = methods(TABLES)["bbb+ncp"]
+    small = dict(SMALL, members=1)
+    assert np.isfinite(NCPRegressor(own, **small).fit(X, y).predict(X)).all()
+
+    def trunk(inputs, *, key):
+        return eqx.nn.MLP(inputs, 5, 8, 1, key=key)
+
+    assert np.isfinite(NCPRegressor(trunk=trunk, **small).fit(X, y).predict(X)).all()
+    model = NCPRegressor(input_prior=Gaussian(0.5), **small).fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
+    for bad in ({"method": "ncp"}, {"input_prior": "loud"}, {"members": 0}, {"epochs": 0}, {"flip": 2}):
+        with pytest.raises(UserError, match=next(iter(bad))):
+            NCPRegressor(**bad).fit(X, y)
+    with pytest.raises(UserError, match="unknown setting 'gama'"):
+        NCPRegressor(settings={"gama": 1}).fit(X, y)
+    with pytest.raises(UserError, match="no column that is used"):
+        NCPRegressor(input_scale={"z": 1.0}).fit(X, y)
+
+
+def test_same_seed_same_numbers_and_members_do_not_depend_on_their_number():
+    X, y = wave(60)
+    one, two, more = (NCPRegressor(**dict(SMALL, members=n)).fit(X, y) for n in (2, 2, 3))
+    np.testing.assert_array_equal(one.predict(X), two.predict(X))
+    for a, b in zip(jax.tree.leaves(one.weights_), jax.tree.leaves(more.weights_), strict=True):
+        np.testing.assert_array_equal(a, b[:2])
+    other = NCPRegressor(**dict(SMALL, random_state=1)).fit(X, y)
+    assert (other.predict(X) != one.predict(X)).any()
+
+
+def test_several_outputs_keep_their_units():
+    X, y = wave(100)
+    Y = np.column_stack([1000 * y, 1e-3 * y + 5])
+    model = NCPRegressor(members=2, hidden=(16,), epochs=80, random_state=0).fit(X, Y)
+    p = model.predict_distribution(X)
+    assert p.mean.shape == p.std.shape == p.log_prob(Y).shape == (100, 2)
+    assert np.sqrt(np.mean((p.mean - Y) ** 2, axis=0)) == pytest.approx([400, 4e-4], rel=0.9)
+    assert model.sample_functions(X, n=2).shape == (2, 100, 2)
+    assert model.information_gain(X).shape == (100,)
+
+
+def test_weights_count_as_rows():
+    X, y = wave(60)
+    weights = np.random.default_rng(0).integers(0, 3, 60)
+    rows = np.repeat(np.arange(60), weights)
+    weighted = NCPRegressor(**SMALL).fit(X, y, sample_weight=weights)
+    repeated = NCPRegressor(**SMALL).fit(X[rows], y[rows])
+    np.testing.assert_array_equal(weighted.predict(X), repeated.predict(X))
+    # Fractions: rows that count little have little to say.
+    pull = np.where(np.arange(60) % 2, 5.0, -5.0)
+    model = NCPRegressor(members=2, hidden=(8,), epochs=60, random_state=0)
+    mean = model.fit(X, pull, sample_weight=np.where(np.arange(60) % 2, 1.5, 0.015)).predict(X)
+    assert mean.mean() > 3
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        model.fit(X, y, sample_weight=np.zeros(60))
+
+
+def test_going_on_keeps_what_was_learned():
+    X, y = wave(200)
+    model = NCPRegressor(members=2, hidden=(16,), epochs=100, warm_start=True, random_state=0).fit(X, y)
+    before, steps = np.mean((model.predict(X) - y) ** 2), model.steps_
+    encoder = model.encoder_
+    model.fit(X, y)
+    assert model.encoder_ is encoder
+    assert model.steps_[0] > steps[0]
+    assert np.mean((model.predict(X) - y) ** 2) < 1.5 * before
+    model.partial_fit(X[:20], y[:20])
+    assert np.mean((model.predict(X) - y) ** 2) < 2 * before
+    with pytest.raises(UserError, match="outputs"):
+        model.partial_fit(X, np.column_stack([y, y]))
+
+
+def mixed(rows=120, seed=0):
+    rng = np.random.default_rng(seed)
+    colour = rng.choice(["red", "green", "blue"], rows)
+    size = rng.normal(size=rows)
+    y = size + 2.0 * (colour == "red") + 0.05 * rng.normal(size=rows)
+    table = pa.table(
+        {
+            "size": pa.array(size, mask=rng.random(rows) < 0.1),
+            "colour": colour,
+            "made": np.datetime64("2020-01-01") + rng.integers(0, 900, rows).astype("timedelta64[D]"),
+            "sold": rng.random(rows) < 0.5,
+            "constant": np.ones(rows),
+        }
+    )
+    return table, y
+
+
+def test_mixed_tables_and_what_was_never_seen():
+    table, y = mixed(300)
+    model = NCPRegressor(members=4, hidden=(32,), epochs=60, random_state=0).fit(table, y)
+    assert list(model.feature_names_in_) == table.column_names
+    known = model.predict_distribution(table)
+    assert np.corrcoef(known.mean, y)[0, 1] > 0.9
+    odd = table.set_column(1, "colour", pa.array(["purple"] * 300))
+    assert np.median(model.predict_distribution(odd).uncertainty) > 1.25 * np.median(known.uncertainty)
+    missing = table.set_column(3, "sold", pa.nulls(300, pa.bool_()))
+    assert np.median(model.predict_distribution(missing).uncertainty) > 1.1 * np.median(known.uncertainty)
+    np.testing.assert_array_equal(model.predict(table.to_pandas()), known.mean)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(table.select(["colour", "size", "made", "sold", "constant"]))
+    with pytest.raises(UserError, match="infinite"):
+        model.predict(table.set_column(0, "size", pa.array([np.inf] * 300)))
+
+
+def test_in_pipelines_and_searches():
+    X, y = wave(60)
+    model = NCPRegressor(members=1, hidden=(8,), epochs=3, random_state=0)
+    pipeline = make_pipeline(ColumnTransformer([("scale", StandardScaler(), [0])]), model).fit(X, y)
+    mean, std = pipeline.predict(X, return_std=True)
+    assert mean.shape == std.shape == (60,)
+    search = GridSearchCV(clone(model), {"gamma": [0.0, 10.0]}, cv=2, error_score="raise").fit(X, y)
+    assert set(search.best_params_) == {"gamma"}
+    scaled = make_pipeline(StandardScaler().set_output(transform="pandas"), clone(model)).fit(X, y)
+    assert np.isfinite(scaled.predict(X)).all()
+    again = pickle.loads(pickle.dumps(pipeline))
+    np.testing.assert_array_equal(again.predict(X), mean)
+
+
+def test_progress_is_told(capsys):
+    X, y = wave(60)
+    heard = []
+    NCPRegressor(members=1, hidden=(4,), random_state=0, callbacks=[heard.append]).fit(X[:30], y[:30])
+    assert {one.stage for one in heard} == {"searching", "training"}
+    assert heard[-1].done == heard[-1].total
+    NCPRegressor(verbose=True, **SMALL).fit(X, y)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_few_rows(rows):
+    X, y = wave(rows)
+    p = NCPRegressor(members=1, hidden=(8,), random_state=0, epochs=2).fit(X, y).predict_distribution(X)
+    assert np.isfinite(p.mean).all()
+    assert (p.std > 0).all()
+
+
+def test_constant_and_extreme_targets():
+    X, y = wave(40)
+    for targets in (np.full(40, 7.0), 1e20 * y, 1e-20 * y, 1e9 + y):
+        model = NCPRegressor(members=1, hidden=(8,), epochs=5, random_state=0).fit(X, targets)
+        p = model.predict_distribution(X)
+        assert np.isfinite(p.mean).all()
+        assert (p.std > 0).all()
+    assert NCPRegressor(**SMALL).fit(X, np.full(40, 7.0)).predict(X) == pytest.approx(np.full(40, 7.0), abs=0.5)
+    with pytest.raises(UserError, match="1e30"):
+        NCPRegressor(**SMALL).fit(X, 1e31 * y)
+
+
+values = st.one_of(
+    st.lists(st.floats(-1e9, 1e9) | st.none(), min_size=30, max_size=30),
+    st.lists(st.booleans() | st.none(), min_size=30, max_size=30),
+    st.lists(st.sampled_from(["a", "b", "c", "dé"]) | st.none(), min_size=30, max_size=30),
+    st.lists(st.dates() | st.none(), min_size=30, max_size=30),
+    st.just([3.0] * 30),
+    st.lists(st.sampled_from([0.0, 1e300, -1e-300]), min_size=30, max_size=30),
+)
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(values, min_size=1, max_size=3))
+def test_any_mix_of_columns(tmp_path_factory, columns):
+    table = pa.table({f"c{i}": pa.array(column) for i, column in enumerate([*columns, columns[0]])})
+    y = np.arange(30.0)
+    model = NCPRegressor(members=1, hidden=(4,), epochs=1, random_state=0).fit(table, y)
+    p = model.predict_distribution(table)
+    assert np.isfinite(p.mean).all()
+    assert np.isfinite(p.log_prob(y)).all()
+    path = tmp_path_factory.mktemp("model") / "m.ncp"
+    model.save(path)
+    np.testing.assert_array_equal(NCPRegressor.load(path).predict(table), p.mean)
+    assert NCPRegressor.load(path).predict_distribution(table.slice(0, 0)).mean.shape == (0,)

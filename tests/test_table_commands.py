@@ -1,0 +1,346 @@
+"""The commands for people's own tables: real files, some through real processes, mistakes of every kind."""
+
+import inspect
+import json
+import resource
+import signal
+import subprocess
+import sys
+import time
+from datetime import date, timedelta
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+from ncprior.acquisition import SCORES
+from ncprior.cli import tables as commands
+from ncprior.cli.main import main
+from ncprior.data import tables
+from ncprior.estimators import NCPRegressor
+from test_commands import NCPRIOR
+
+ROWS = 150
+TINY = ["--members", "2", "--epochs", "3"]
+
+
+def ncprior(*arguments):
+    """In a process of its own, which like the tests compiles fast rather than well."""
+    return subprocess.run([NCPRIOR, *map(str, arguments)], capture_output=True, text=True, timeout=180)
+
+
+def houses(rows=ROWS, seed=0):
+    """Numbers, categories, flags, dates and missing values; 10 rows have no price."""
+    random = np.random.default_rng(seed)
+    size = random.normal(100, 20, rows)
+    town = random.choice(["Aby", "Bex", "Cos"], rows)
+    price = 3 * size + 50 * (town == "Bex") + random.normal(0, 5, rows)
+    missing = np.arange(rows) % 15 == 4
+    return pa.table(
+        {
+            "house": [f"{i:04d}" for i in range(rows)],
+            "size": size,
+            "rooms": pa.array(random.integers(1, 7, rows), mask=random.random(rows) < 0.1),
+            "town": town,
+            "garden": random.random(rows) < 0.5,
+            "built": [date(1990, 1, 1) + timedelta(days=int(days)) for days in random.integers(0, 9000, rows)],
+            "price": pa.array(price, mask=missing),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table as CSV and Parquet, and a model of it that a real process trained."""
+    folder = tmp_path_factory.mktemp("houses")
+    pa_csv.write_csv(houses(), folder / "houses.csv")
+    pq.write_table(houses(), folder / "houses.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(folder):
+    arguments = ["--target", "price", "--exclude-columns", "house", *TINY, "--out", folder / "houses.ncp", "--json"]
+    done = ncprior("fit", folder / "houses.csv", *arguments)
+    assert done.returncode == 0, done.stderr
+    return folder / "houses.ncp", json.loads(done.stdout)
+
+
+@pytest.fixture
+def model(trained):
+    return NCPRegressor.load(trained[0])
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """The command in this process, which has JAX loaded already: what it says on stdout and stderr, and its code."""
+
+    def run(*arguments, code=0):
+        monkeypatch.setattr(sys, "argv", ["ncprior", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        said = capsys.readouterr()
+        assert (stop.value.code or 0) == code, said.err
+        if code:
+            assert said.err.startswith("ncprior: ")
+            assert said.err.count("\n") == 1
+            assert not said.out
+            return said.err
+        return said.out
+
+    return run
+
+
+def hidden_files(folder):
+    return [path.name for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_fit_says_what_it_did(trained, folder):
+    path, summary = trained
+    assert summary["model"] == str(path)
+    assert summary["targets"] == ["price"]
+    assert (summary["rows"], summary["rows_without_target"]) == (140, 10)
+    kinds = {column["name"]: column["kind"] for column in summary["columns"]}
+    assert kinds == {"size": "number", "rooms": "number", "town": "category", "garden": "flag", "built": "date"}
+    assert summary["held_out"] is None  # the epochs were given, so no rows were needed to find them
+    assert summary["seconds"] > 0
+    assert not hidden_files(folder)
+
+
+def test_the_saved_model_is_that_of_the_estimator(model):
+    table = houses().filter(houses()["price"].is_valid())
+    inputs = table.drop_columns(["house", "price"])
+    same = NCPRegressor(members=2, epochs=3, random_state=0).fit(inputs, table["price"].to_numpy())
+    np.testing.assert_allclose(model.predict(inputs), same.predict(inputs), rtol=1e-4)
+    assert model.target_names_ == ["price"]
+
+
+def test_fit_for_people(folder, tmp_path, run):
+    out = tmp_path / "two.ncp"
+    inputs = ["--inputs", "size,rooms", "--inputs", "town,garden,built"]
+    told = run("fit", folder / "houses.parquet", "--target", "price", *inputs, *TINY, "--out", out)
+    assert "category with 3 values" in told
+    assert "140 rows (10 more have no value of price and were left out)" in told
+    assert str(out) in told
+    assert [column.name for column in NCPRegressor.load(out).encoder_.columns] == houses().column_names[1:-1]
+
+
+def test_held_out_rows_tell_how_good_a_model_is(folder, tmp_path, run, monkeypatch):
+    scores = {"rmse": 12.34, "nlpd": 3.21, "coverage": 0.875, "rows": 14}
+
+    def fit(self, X, y):
+        NCPRegressor.partial_fit(self, X, y)
+        self.validation_ = scores
+        return self
+
+    monkeypatch.setattr(NCPRegressor, "fit", fit)
+    arguments = ["fit", folder / "houses.csv", "--target", "price", "--exclude-columns", "house", "--members", 1]
+    told = run(*arguments, "--out", tmp_path / "a.ncp")
+    assert "RMSE 12.34, NLPD 3.21; the 90% interval holds 87.5% of 14 rows" in " ".join(told.split())
+    assert json.loads(run(*arguments, "--out", tmp_path / "b.ncp", "--json"))["held_out"] == scores
+
+
+def test_predictions_are_those_of_the_estimator(trained, model, folder, tmp_path):
+    out = tmp_path / "predictions.csv"
+    done = ncprior("predict", trained[0], folder / "houses.csv", "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    table = tables.read(out, schema={"house": pa.string()})
+    assert table["house"].to_pylist() == houses()["house"].to_pylist()  # with the zeros that they begin with
+    columns = ["mean", "std", "uncertainty", "noise", "lower", "upper"]
+    assert table.column_names == [*houses().column_names, *columns]
+    prediction = model.predict_distribution(houses().drop_columns(["house", "price"]))
+    lower, upper = prediction.interval(0.9)
+    expected = [prediction.mean, prediction.std, prediction.uncertainty, prediction.noise, lower, upper]
+    for name, values in zip(columns, expected, strict=True):
+        np.testing.assert_allclose(table[name].to_numpy(), values, rtol=1e-4)
+    truth = houses()["price"].to_numpy()
+    known = ~np.isnan(truth)
+    scores = summary["scores"]["price"]
+    assert scores["rows"] == known.sum() == 140
+    assert scores["rmse"] == pytest.approx(np.sqrt(np.mean((prediction.mean - truth)[known] ** 2)), rel=1e-4)
+    assert scores["nlpd"] == pytest.approx(-np.mean(prediction.log_prob(truth)[known]), rel=1e-4)
+    assert scores["coverage"] == pytest.approx(np.mean((lower <= truth)[known] & (truth <= upper)[known]))
+
+
+def test_pieces_and_shards_predict_as_the_whole(trained, folder, tmp_path, run, monkeypatch):
+    whole = json.loads(run("predict", trained[0], folder / "houses.parquet", "--out", tmp_path / "a.parquet", "--json"))
+    shards(houses(), tmp_path / "shards", 40)
+    monkeypatch.setattr(tables, "stream", partial(tables.stream, rows=32))
+    pieces = json.loads(run("predict", trained[0], tmp_path / "shards", "--out", tmp_path / "b.parquet", "--json"))
+    for name, score in whole["scores"]["price"].items():
+        assert pieces["scores"]["price"][name] == pytest.approx(score, rel=1e-6)
+    a, b = (pq.read_table(tmp_path / name) for name in ("a.parquet", "b.parquet"))
+    assert a.select(houses().column_names).equals(b.select(houses().column_names))
+    for name in ("mean", "std", "lower"):
+        np.testing.assert_allclose(a[name], b[name], rtol=1e-6)
+
+
+def shards(table, folder, rows):
+    folder.mkdir()
+    for i, start in enumerate(range(0, table.num_rows, rows)):
+        pq.write_table(table.slice(start, rows), folder / f"part{i}.parquet")
+
+
+def test_predict_without_a_file_shows_the_first_rows(trained, tmp_path, run):
+    pool = houses(30).drop_columns(["price"]).append_column("mean", [["[red]x"] * 30])
+    pq.write_table(pool, tmp_path / "pool.parquet")
+    told = run("predict", trained[0], tmp_path / "pool.parquet")
+    assert "the first of 30 rows" in told
+    assert "RMSE" not in told
+    summary = json.loads(run("predict", trained[0], tmp_path / "pool.parquet", "--json", "--level", "0.5"))
+    assert (summary["rows"], len(summary["first_rows"])) == (30, 10)
+    first = summary["first_rows"][0]
+    assert first["mean"] == "[red]x"  # a column of the user's, which ours must not replace
+    assert first["ncprior_lower"] < first["ncprior_mean"] < first["ncprior_upper"]
+
+
+def test_a_target_that_cannot_be_compared_stops_nothing(trained, tmp_path, run):
+    table = houses(20)
+    pending = table.set_column(6, "price", [["pending"] * 20])
+    pq.write_table(pending, tmp_path / "pending.parquet")
+    told = run("predict", trained[0], tmp_path / "pending.parquet", "--out", tmp_path / "out.csv")
+    assert "price: not compared with predictions (text 'pending' in column 'price', row 1" in " ".join(told.split())
+    assert tables.read(tmp_path / "out.csv").num_rows == 20
+
+
+def test_several_targets(folder, tmp_path, run):
+    out = tmp_path / "both.ncp"
+    arguments = ["--target", "price", "--target", "size", "--inputs", "rooms,town", *TINY, "--out", out, "--json"]
+    assert json.loads(run("fit", folder / "houses.csv", *arguments))["targets"] == ["price", "size"]
+    summary = json.loads(run("predict", out, folder / "houses.csv", "--json"))
+    assert {name: score["rows"] for name, score in summary["scores"].items()} == {"price": 140, "size": 150}
+    assert summary["first_rows"][0]["lower_size"] < summary["first_rows"][0]["upper_size"]
+    assert "mean_price" in summary["first_rows"][0]
+    rows = json.loads(run("suggest", out, folder / "houses.csv", "-n", 2, "--json"))["suggestions"]
+    assert {"information_gain", "uncertainty_price", "noise_size"} <= set(rows[0])
+
+
+def test_suggest_in_a_real_process(trained, model, folder, tmp_path):
+    pa_csv.write_csv(houses().slice(0, 50), tmp_path / "labelled.csv")
+    out = tmp_path / "to_label.csv"
+    options = ["-n", 5, "--id", "house", "--exclude", tmp_path / "labelled.csv", "--out", out, "--json"]
+    done = ncprior("suggest", trained[0], folder / "houses.csv", *options)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["pool_rows"], summary["excluded"]) == (150, 50)
+    inputs = houses().drop_columns(["house", "price"])
+    best = model.suggest(inputs, 5, exclude=np.arange(150) < 50)
+    assert [row["house"] for row in summary["suggestions"]] == [f"{i:04d}" for i in best]
+    table = tables.read(out, schema={"house": pa.string()})
+    assert table["house"].to_pylist() == [f"{i:04d}" for i in best]
+    assert table["rank"].to_pylist() == [1, 2, 3, 4, 5]
+    assert table["town"].to_pylist() == inputs["town"].take(best).to_pylist()
+    prediction = model.predict_distribution(inputs.take(best))
+    np.testing.assert_allclose(table["information_gain"], model.information_gain(inputs.take(best)), rtol=1e-3)
+    np.testing.assert_allclose(table["uncertainty"], prediction.uncertainty, rtol=1e-3)
+    np.testing.assert_allclose(table["noise"], prediction.noise, rtol=1e-3)
+    np.testing.assert_allclose(table["mean"], prediction.mean, rtol=1e-3)
+
+
+def test_suggest_for_people(trained, folder, run):
+    told = run("suggest", trained[0], folder / "houses.csv", "-n", 3, "--greedy", "--acquisition", "uncertainty")
+    assert "information_gain" in told
+    assert "from a pool of 150 rows" in told
+    assert "garden" not in told  # the file has the inputs; a small table need not
+
+
+def test_shards_suggest_as_the_whole(trained, folder, tmp_path, run):
+    shards(houses(), tmp_path / "shards", 40)
+    options = ["-n", 20, "--temperature", 0.2, "--seed", 3, "--json"]
+    whole, parts, other = (
+        json.loads(run("suggest", trained[0], path, *options, *more))["suggestions"]
+        for path, more in (
+            (folder / "houses.parquet", []),
+            (tmp_path / "shards", []),
+            (tmp_path / "shards", ["--seed", 4]),
+        )
+    )
+    assert whole == parts
+    assert [row["row"] for row in whole] != [row["row"] for row in other]
+
+
+def test_excluded_rows_without_ids_are_those_with_equal_inputs(trained, folder, tmp_path, run):
+    """Whatever the type of file, and the order and number of its columns."""
+    columns = ["town", "built", "garden", "rooms", "size"]
+    pa_csv.write_csv(houses().slice(20, 100).select(columns), tmp_path / "labelled.csv")
+    options = ["--exclude", tmp_path / "labelled.csv", "--json"]
+    summary = json.loads(run("suggest", trained[0], folder / "houses.parquet", "-n", 50, *options))
+    assert summary["excluded"] == 100
+    assert sorted(row["row"] for row in summary["suggestions"]) == [*range(1, 21), *range(121, 151)]
+
+
+def test_defaults_are_those_of_the_estimator():
+    theirs = inspect.signature(NCPRegressor.suggest).parameters
+    ours = inspect.signature(commands.suggest).parameters
+    assert ours["temperature"].default == theirs["temperature"].default
+    assert ours["acquisition"].default == theirs["acquisition"].default
+    assert ours["count"].default == theirs["n"].default
+    assert set(commands.SCORES) == {name for name in SCORES if not name.startswith("ood_")}
+    assert inspect.signature(NCPRegressor).parameters["members"].default == 8  # as the help says
+
+
+def test_force_replaces(trained, folder, tmp_path, run):
+    (tmp_path / "out.csv").write_text("old")
+    run("predict", trained[0], folder / "houses.csv", "--out", tmp_path / "out.csv", "--force")
+    assert tables.read(tmp_path / "out.csv").num_rows == ROWS
+    assert "old" not in (tmp_path / "out.csv").read_text()
+
+
+def test_ctrl_c_leaves_nothing_behind(trained, folder, tmp_path, run, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands.os, "_exit", sys.exit)
+    monkeypatch.setattr(NCPRegressor, "_predict", interrupted)
+    monkeypatch.setattr(NCPRegressor, "fit", interrupted)
+    for command in (
+        ["fit", folder / "houses.csv", "--target", "price", "--out", tmp_path / "new.ncp"],
+        ["predict", trained[0], folder / "houses.csv", "--out", tmp_path / "new.csv"],
+        ["suggest", trained[0], folder / "houses.csv", "--out", tmp_path / "new.csv"],
+    ):
+        assert run(*command, code=130) == "ncprior: stopped; nothing was written\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_in_a_real_process(folder, tmp_path):
+    arguments = ["fit", folder / "houses.csv", "--target", "price", "--epochs", 5000, "--out", tmp_path / "new.ncp"]
+    process = subprocess.Popen([NCPRIOR, *map(str, arguments)], stderr=subprocess.PIPE, text=True)
+    try:
+        time.sleep(4)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert errors.splitlines()[-1] == "ncprior: stopped; nothing was written"
+    assert "Traceback" not in errors
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_one_line(trained, folder, tmp_path, run):
+    """Files are limited to a few bytes, which fails as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    options = ["--exclude-columns", "house", *TINY, "--out", tmp_path / "new.ncp"]
+    commands = [
+        ["fit", folder / "houses.csv", "--target", "price", *options],
+        ["predict", trained[0], folder / "houses.csv", "--out", tmp_path / "new.csv"],
+        ["suggest", trained[0], folder / "houses.csv", "-n", "99", "--out", tmp_path / "new.csv"],
+    ]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        for command in commands:
+            assert "be written (File too large)" in run(*command, code=2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_has_examples(run):
+    for command in ("fit", "predict", "suggest"):
+        told = run(command, "--help")
+        assert told.count(f"ncprior {command} ") >= 3  # the usage and two examples
+        assert "--json" in told

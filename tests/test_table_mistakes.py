@@ -1,0 +1,138 @@
+"""Mistakes with people's own tables: each gets one line that says what, where and what to do, and changes no file."""
+
+import sys
+from functools import partial
+
+import numpy as np
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+from ncprior.cli.main import main
+from ncprior.data import tables
+from ncprior.estimators import NCPRegressor
+from test_table_commands import houses
+
+
+@pytest.fixture(scope="module")
+def model():
+    table = houses().filter(houses()["price"].is_valid())
+    model = NCPRegressor("det", hidden=(4,), members=1, epochs=1, random_state=0)
+    return model.fit(table.drop_columns(["house", "price"]), table["price"].to_numpy())
+
+
+@pytest.fixture
+def mistake(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["ncprior", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        said = capsys.readouterr()
+        assert stop.value.code == 2
+        assert said.err.startswith("ncprior: ")
+        assert said.err.count("\n") == 1
+        assert not said.out
+        return said.err
+
+    return run
+
+
+@pytest.fixture
+def bad(tmp_path, model):
+    """Files with something wrong in them, and their folder."""
+    model.save(tmp_path / "model.ncp")
+    pa_csv.write_csv(houses(), tmp_path / "houses.csv")
+    lines = (tmp_path / "houses.csv").read_text().splitlines()
+    (tmp_path / "text.csv").write_text("x,y\n1,2\n2,\n3,much\n")
+    (tmp_path / "infinite.csv").write_text("x,y\n1,2\n2,\n3,inf\n")
+    (tmp_path / "infinite-input.csv").write_text("x,y\n1,2\n2,\n-inf,3\n")
+    (tmp_path / "unlabelled.csv").write_text("x,y\n1,\n2,NA\n")
+    (tmp_path / "dates.csv").write_text("x,y\n1,2020-01-01\n2,2020-01-02\n")
+    (tmp_path / "one-column.csv").write_text("y\n1\n2\n")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "header.csv").write_text("x,y\n")
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "foreign.ncp").write_bytes(b"PK\x03\x04 not a model")
+    (tmp_path / "damaged.ncp").write_bytes((tmp_path / "model.ncp").read_bytes()[:1000])
+    (tmp_path / "no-size.csv").write_text("\n".join(line.partition(",")[2].partition(",")[2] for line in lines))
+    (tmp_path / "no-id.csv").write_text("\n".join([*lines[:5], lines[5][lines[5].index(",") :]]))
+    (tmp_path / "words.csv").write_text("\n".join([*lines[:9], lines[9].replace(lines[9].split(",")[1], "big")]))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("fit nowhere.csv --target y --out new.ncp", "nowhere.csv: no such file or folder"),
+        ("fit notes.txt --target y --out new.ncp", "notes.txt: unknown kind of file"),
+        ("fit empty.csv --target y --out new.ncp", "empty.csv: the file is empty"),
+        ("fit header.csv --target y --out new.ncp", "has columns but no rows"),
+        ("fit houses.csv --target prise --out new.ncp", "no column 'prise'; did you mean 'price'?"),
+        ("fit houses.csv --target price --inputs sise --out new.ncp", "no column 'sise'; did you mean 'size'?"),
+        ("fit houses.csv --target price --exclude-columns hause --out new.ncp", "has no column 'hause'; it has house,"),
+        ("fit houses.csv --target price --inputs size,price --out new.ncp", "'price' is in --inputs and in --target"),
+        ("fit one-column.csv --target y --out new.ncp", "no column is left to predict from"),
+        ("fit text.csv --target y --out new.ncp", "text 'much' in the target 'y', row 3; a target must be numbers"),
+        ("fit infinite.csv --target y --out new.ncp", "infinite value in column 'y', row 3"),
+        ("fit infinite-input.csv --target y --out new.ncp", "infinite value in column 'x', row 3"),
+        ("fit unlabelled.csv --target y --out new.ncp", "the target 'y' has no value in any row"),
+        ("fit dates.csv --target y --out new.ncp", "the target 'y' holds dates"),
+        ("fit houses.csv --target price --method magic --out new.ncp", "unknown method 'magic': choose from det, "),
+        ("fit houses.csv --target price --members 0 --out new.ncp", "members must be at least 1"),
+        ("fit houses.csv --target price --epochs 0 --out new.ncp", "epochs must be at least 1"),
+        ("fit houses.csv --target price --seed -1 --out new.ncp", "--seed -1: give a whole number from 0"),
+        ("fit houses.csv --target price --out model.ncp", "model.ncp: exists already"),
+        ("fit houses.csv --target price --out houses.csv --force", "a model is not a table"),
+        ("fit houses.csv --target price --out nowhere/new.ncp", "there is no folder nowhere"),
+        ("predict nowhere.ncp houses.csv", "nowhere.ncp"),
+        ("predict foreign.ncp houses.csv", "foreign.ncp"),
+        ("predict damaged.ncp houses.csv", "damaged.ncp"),
+        ("predict houses.csv houses.csv", "houses.csv"),
+        ("predict model.ncp nowhere.csv", "nowhere.csv: no such file or folder"),
+        ("predict model.ncp houses.csv --out houses.csv", "houses.csv: exists already"),
+        (
+            "predict model.ncp houses.csv --out new.xlsx",
+            "new.xlsx: cannot be written; choose the name of a .parquet or",
+        ),
+        ("predict model.ncp . --out new.csv", "lies in the folder that is read"),
+        ("predict model.ncp houses.csv --level 90", "--level 90: give a probability between 0 and 1"),
+        ("predict model.ncp no-size.csv", "lacks columns of training: 'size'"),
+        ("predict model.ncp words.csv", "big' in column 'size', line 10"),
+        ("suggest model.ncp houses.csv -n 151", "-n 151: the pool has only 150 rows"),
+        ("suggest model.ncp houses.csv -n 51 --id house --exclude houses.csv", "only 0 rows that can be picked"),
+        ("suggest model.ncp houses.csv -n 0", "-n 0: ask for at least one row"),
+        (
+            "suggest model.ncp houses.csv --acquisition luck",
+            "unknown acquisition 'luck': choose from information_gain,",
+        ),
+        ("suggest model.ncp houses.csv --acquisition max_det", "unknown acquisition 'max_det'"),
+        ("suggest model.ncp houses.csv --temperature -1", "--temperature -1: give a number from 0 up"),
+        ("suggest model.ncp houses.csv --greedy --temperature 1", "leave one of them out"),
+        ("suggest model.ncp houses.csv --greedy --acquisition random", "leave one of them out"),
+        ("suggest model.ncp houses.csv --id hause", "no column 'hause'; did you mean 'house'?"),
+        ("suggest model.ncp no-id.csv -n 2 --id house", "row 5 of the pool has no id in column 'house'"),
+        ("suggest model.ncp no-size.csv", "no column 'size'"),
+        ("suggest model.ncp houses.csv --exclude nowhere.csv", "nowhere.csv: no such file or folder"),
+        ("suggest model.ncp houses.csv --exclude text.csv", "text.csv: no column"),
+        ("suggest model.ncp houses.csv --out notes.txt", "notes.txt: exists already"),
+        ("suggest model.ncp houses.csv --out new.txt", "new.txt: cannot be written"),
+    ],
+)
+def test_mistakes_get_one_clear_line(arguments, message, bad, mistake, monkeypatch):
+    monkeypatch.chdir(bad)
+    before = {path.name: path.read_bytes() for path in bad.iterdir()}
+    assert message in mistake(*arguments.split())
+    assert {path.name: path.read_bytes() for path in bad.iterdir()} == before
+
+
+def test_errors_of_later_pieces_name_the_row_of_the_file(model, tmp_path, mistake, monkeypatch):
+    table = houses()
+    size = table["size"].to_numpy().copy()
+    size[99] = np.inf
+    pq.write_table(table.set_column(1, "size", [size]), tmp_path / "pool.parquet")
+    monkeypatch.setattr(tables, "stream", partial(tables.stream, rows=32))
+    model.save(tmp_path / "model.ncp")
+    for command in ("predict", "suggest"):
+        arguments = [tmp_path / "model.ncp", tmp_path / "pool.parquet", "--out", tmp_path / "out.csv"]
+        assert "'size', row 100" in mistake(command, *arguments)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.ncp", "pool.parquet"]

@@ -1,0 +1,418 @@
+"""``evaluate`` and ``simulate``: scores, baselines, records, pages, and the commands through real processes."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.model_selection import KFold, cross_val_predict
+from threadpoolctl import threadpool_limits
+
+from ncprior.cli.main import main
+from ncprior.data.labelled import Labelled
+from ncprior.data.splits import Split
+from ncprior.errors import UserError
+from ncprior.experiments import baselines, evaluate, simulate
+from ncprior.experiments.records import Records
+from ncprior.experiments.scores import LEVELS, detection, scores
+from ncprior.prediction import MixturePrediction, Prediction
+from ncprior.report.page import report
+
+NCPRIOR = str(Path(sys.executable).parent / "ncprior")
+TINY = {"members": 2, "epochs": 3, "hidden": (8,)}
+SET = ["--set", "members=2", "--set", "epochs=3", "--set", "hidden=8"]
+
+
+def prediction(mean, noise, uncertainty=0.0):
+    parts = np.broadcast_arrays(mean, noise, uncertainty)
+    return Prediction(*(jnp.asarray(part, jnp.float32)[:, None] for part in parts))
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Sixty rows with numbers, text, and a date."""
+    path = tmp_path_factory.mktemp("data") / "small.csv"
+    rng = np.random.default_rng(0)
+    lines = ["a,b,word,day,y"]
+    for i in range(60):
+        a, b = rng.normal(size=2)
+        lines.append(f"{a:.4f},{b:.4f},{'xyz'[i % 3]},2020-{1 + i // 28:02d}-{1 + i % 28:02d},{10 * a + b**2:.4f}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_scores_against_published_values():
+    # N(0, 1) at 0 and 1: densities ln sqrt(2 pi) and that plus 1/2; the CRPS as properscoring.crps_gaussian gives it.
+    found = scores(prediction([0.0, 0.0], 0.6, 0.8), np.array([0.0, 1.0]))
+    assert found["rmse"] == pytest.approx(0.5**0.5)
+    assert found["nlpd"] == pytest.approx(0.918938533 + 0.25, rel=1e-6)
+    assert found["crps"] == pytest.approx((0.233694977 + 0.602440942) / 2, rel=1e-5)
+    # 1 is at the edge of the interval of level 0.6827: inside of those from 70% on. 0 is inside of all.
+    np.testing.assert_allclose(found["calibration"], [0.5 if level < 0.6827 else 1.0 for level in LEVELS])
+    assert found["coverage"] == 1.0
+
+
+def test_bins_go_from_the_least_to_the_most_uncertain():
+    std = np.arange(20, 0, -1.0)
+    found = scores(prediction(np.zeros(20), std), std * 3)["bins"]
+    assert [one["rows"] for one in found] == [2] * 10
+    assert found[0]["std"] == pytest.approx((0.5 * (1 + 4)) ** 0.5)
+    assert found[-1]["rmse"] == pytest.approx(3 * (0.5 * (19**2 + 20**2)) ** 0.5)
+    assert len(scores(prediction(np.zeros(3), [1.0, 2.0, 3.0]), np.zeros(3))["bins"]) == 3
+
+
+def test_a_calibrated_model_is_near_the_diagonal():
+    rng = np.random.default_rng(0)
+    noise, uncertainty = rng.uniform(0.1, 2, (2, 20_000))
+    mean = rng.normal(size=20_000)
+    truth = mean + np.hypot(noise, uncertainty) * rng.normal(size=20_000)
+    found = scores(prediction(mean, noise, uncertainty), truth)
+    np.testing.assert_allclose(found["calibration"], LEVELS, atol=0.012)
+    for one in found["bins"]:
+        assert one["rmse"] == pytest.approx(one["std"], rel=0.06)
+    # More than one block of rows gives the same means.
+    weights = jnp.full((20_000, 1, 2), 0.5)
+    parts = Prediction(*(jnp.repeat(part[..., None], 2, -1) for part in prediction_leaves(mean, noise, uncertainty)))
+    same = scores(MixturePrediction(weights, parts), truth)
+    assert same["crps"] == pytest.approx(found["crps"], rel=1e-4)
+    assert same["nlpd"] == pytest.approx(found["nlpd"], rel=1e-4)
+    # One that is too sure of itself is below.
+    sure = scores(prediction(mean, 0.5 * noise, 0.5 * uncertainty), truth)
+    assert (np.array(sure["calibration"]) < np.array(LEVELS)).all()
+
+
+def prediction_leaves(*parts):
+    whole = prediction(*parts)
+    return whole.mean, whole.noise, whole.uncertainty
+
+
+def test_detection_against_brute_force():
+    rng = np.random.default_rng(1)
+    outside, inside = rng.integers(0, 6, 40) / 4 + 0.25, rng.integers(0, 6, 30) / 4  # with many ties
+    pairs = [1.0 if a > b else 0.5 if a == b else 0.0 for a in outside for b in inside]
+    found = detection(prediction(np.zeros(40), 1.0, outside), prediction(np.zeros(30), 9.0, inside))
+    assert found == pytest.approx(np.mean(pairs))
+    assert detection(prediction(np.zeros(4), 1.0), prediction(np.zeros(4), 2.0)) == 0.5
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(2)
+    inputs = rng.normal(size=(120, 3))
+    targets = 1000 + 5 * inputs[:, 0] + np.where(inputs[:, 1] > 0, 1.0, 0.1) * rng.normal(size=120)
+    return pa.table({f"x{i}": inputs[:, i] for i in range(3)}), targets
+
+
+def test_the_mean_and_linear_baselines(rows):
+    inputs, targets = rows
+    mean = baselines.fit("mean", inputs, targets, 0)(inputs)
+    np.testing.assert_allclose(mean.mean, targets.mean(), rtol=1e-5)
+    np.testing.assert_allclose(mean.std, targets.std(), rtol=1e-5)
+    predict = baselines.fit("linear", inputs, targets, 0)
+    line = predict(inputs)
+    assert scores(line, targets)["rmse"] < 0.9
+    np.testing.assert_allclose(line.noise, 0.7, atol=0.15)
+    far = predict(pa.table({f"x{i}": [0.0, 30.0] for i in range(3)}))
+    assert far.uncertainty[1, 0] > 3 * far.uncertainty[0, 0]
+
+
+def test_boosting_has_the_variance_of_its_errors_in_cross_validation(rows):
+    inputs, targets = rows
+    found = baselines.fit("boosting", inputs, targets, 0)(inputs)
+    folds = KFold(5, shuffle=True, random_state=0)
+    plain = np.column_stack([inputs[name].to_numpy() for name in inputs.column_names])
+    with threadpool_limits(1):
+        guesses = cross_val_predict(HistGradientBoostingRegressor(random_state=0), plain, targets, cv=folds)
+    np.testing.assert_allclose(found.std, np.sqrt(np.mean((guesses - targets) ** 2)), rtol=0.02)
+
+
+def test_a_forest_has_the_variance_of_its_errors_out_of_the_bag(rows):
+    inputs, targets = rows
+    plain = np.column_stack([inputs[name].to_numpy() for name in inputs.column_names])
+    forest = RandomForestRegressor(200, oob_score=True, random_state=0).fit(plain, targets)
+    errors = np.mean((forest.oob_prediction_ - targets) ** 2)
+    predict = baselines.fit("forest", inputs, targets, 0)
+    rng = np.random.default_rng(3)
+    fresh = pa.table({f"x{i}": rng.normal(size=2000) for i in range(3)})
+    found = predict(fresh)
+    assert 0.5 * errors < np.mean(np.asarray(found.std) ** 2) < 2 * errors
+    assert found.uncertainty.std() > 0
+
+
+def config_of(table, **changes):
+    values = {"split": "gap", "fingerprint": "x", "estimator": TINY, "methods": ("ncp", "mean", "linear")} | changes
+    return evaluate.Config(str(table), "y", **values)
+
+
+@pytest.mark.parametrize("method", ["ncp", *baselines.BASELINES])
+def test_test_rows_reach_nothing_that_is_learnt(method):
+    """Scaling, early stopping and calibration would show it: the test rows become huge, and nothing may change."""
+    rng = np.random.default_rng(4)
+    inputs, targets = rng.normal(size=(80, 2)), rng.normal(size=80)
+    split = Split("last", np.arange(60), np.arange(60, 80))
+    leaking, spoilt = inputs.copy(), targets.copy()
+    leaking[60:], spoilt[60:] = 1e6, -1e9
+    config = config_of("no table", estimator={"members": 2, "hidden": (8,)})  # how long to train is found by the rows
+    found = []
+    for x, y in ((inputs, targets), (leaking, spoilt)):
+        data = Labelled(pa.table({"a": x[:, 0], "b": x[:, 1]}), y, pa.table({}), 0)
+        predict = evaluate.fit(config, data, split, method, 0)
+        found.append(predict(pa.table({"a": inputs[:60, 0], "b": inputs[:60, 1]})))
+    for part in ("mean", "noise", "uncertainty"):
+        np.testing.assert_array_equal(*(np.asarray(getattr(one, part)) for one in found))
+
+
+def test_held_out_rows_are_not_trained_on_and_the_same_for_all(table):
+    config = config_of(table)
+    _, splits = evaluate.load(config)
+    assert [split.name for split in splits] == ["gap in a", "gap in b"]
+    train, held = evaluate.hold_out(config, splits[0])
+    assert len(held) == 4
+    np.testing.assert_array_equal(np.sort(np.concatenate([train.train, held])), splits[0].train)
+    np.testing.assert_array_equal(evaluate.hold_out(config, splits[0])[1], held)
+    for other in (config_of(table, held_out=0.0), config_of(table, split="random")):
+        assert len(evaluate.hold_out(other, splits[0])[1]) == 0
+
+
+def test_splits_that_are_asked_for(table):
+    assert len(evaluate.load(config_of(table, split="random", splits=4))[1]) == 4
+    assert [s.name for s in evaluate.load(config_of(table, split="tail", splits=1))[1]] == ["tail of a"]
+    (split,) = evaluate.load(config_of(table, split="time:day"))[1]
+    np.testing.assert_array_equal(split.test, np.arange(48, 60))
+    (split,) = evaluate.load(config_of(table, split="time:day", inputs=("a",)))[1]
+    np.testing.assert_array_equal(split.test, np.arange(48, 60))
+    with pytest.raises(UserError, match="no input is a number"):
+        evaluate.load(config_of(table, inputs=("word",)))
+
+
+def test_groups_of_methods():
+    assert evaluate.expand(["ncp", "baselines", "mean"]) == ("ncp", "mean", "linear", "boosting", "forest")
+    assert evaluate.expand(["ablations"])[:2] == ("ncp", "no-ncp")
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(count):
+    def show(progress):
+        if progress.done == count:
+            raise Stop
+
+    return show
+
+
+def numbers(records, pattern):
+    """All that is on record, but for the time that it took."""
+
+    def untimed(value):
+        if isinstance(value, dict):
+            return {key: untimed(item) for key, item in value.items() if key != "seconds"}
+        return [untimed(item) for item in value] if isinstance(value, list) else value
+
+    files = sorted(records.folder.glob(pattern))
+    assert files
+    return {str(file.relative_to(records.folder)): untimed(json.loads(file.read_text())) for file in files}
+
+
+def run_in_two(module, config, folder):
+    """The records of a run that was stopped, and of one that was not."""
+    loaded, found = module.load(config), []
+    for name, stops in (("whole", [10**6]), ("broken", [3, 10**6])):
+        for count in stops:
+            plain = dataclasses.asdict(config)
+            records = Records.create(folder / name, module.NAME, plain, resume=count > 3 and len(stops) > 1)
+            try:
+                module.experiment(config, loaded, records, stop_after(count))
+            except Stop:
+                assert module.unfinished(records)
+                with pytest.raises(UserError, match="is not finished"):
+                    report(records.folder)
+        assert not module.unfinished(records)
+        found.append(records)
+    return found
+
+
+def test_evaluate_goes_on_to_the_same_numbers(table, tmp_path):
+    whole, broken = run_in_two(evaluate, config_of(table, inputs=("a", "b"), seeds=2), tmp_path)
+    assert len(numbers(whole, "runs/*/*.json")) == 2 * (2 + 1 + 1)
+    assert numbers(whole, "runs/*/*.json") == numbers(broken, "runs/*/*.json")
+    assert numbers(whole, "results.json") == numbers(broken, "results.json")
+    results = broken.read_json("results.json")
+    runs = [broken.read_json(evaluate.run_file(i, "mean", 0)) for i in range(2)]
+    assert results["methods"]["mean"]["nlpd"]["mean"] == pytest.approx(np.mean([run["nlpd"] for run in runs]))
+    assert results["methods"]["mean"]["detection"]["mean"] == 0.5
+    assert results["methods"]["ncp"]["runs"] == 4
+
+
+def test_simulate_goes_on_to_the_same_numbers(table, tmp_path):
+    config = simulate.Config(
+        str(table), "y", "x", inputs=("a", "b"), seeds=2, initial=5, batch=4, labels=12, estimator=TINY
+    )
+    whole, broken = run_in_two(simulate, config, tmp_path)
+    assert numbers(whole, "runs/*/*.json") == numbers(broken, "runs/*/*.json")
+    assert whole.read_json("about.json")["counts"] == [5, 9, 12]
+    for rule in config.rules:
+        run = whole.read_json(simulate.run_file(rule, 1))
+        assert [one["labels"] for one in run["rounds"]] == [5, 9, 12]
+        assert len(set(run["labels"])) == 12
+        assert not set(run["labels"]) & set(run["test"])
+        # Every rule begins with the same labels and is tested on the same rows.
+        control = whole.read_json(simulate.run_file("random", 1))
+        assert run["labels"][:5] == control["labels"][:5]
+        assert run["rounds"][0]["rmse"] == control["rounds"][0]["rmse"]
+    results = whole.read_json("results.json")
+    assert results["rules"]["random"]["saved"]["rmse"]["mean"] == 0
+
+
+def test_a_fit_that_fails_does_not_stop_the_others(table, tmp_path, monkeypatch):
+    def diverge(*_):
+        raise UserError("the loss was not finite")
+
+    monkeypatch.setitem(baselines.BASELINES, "linear", diverge)
+    config = config_of(table, methods=("mean", "linear"))
+    records = Records.create(tmp_path / "run", evaluate.NAME, dataclasses.asdict(config), resume=False)
+    results = evaluate.experiment(config, evaluate.load(config), records)
+    assert list(results["methods"]) == ["mean"]
+    assert [run["failed"] for run in results["failed"]] == ["the loss was not finite"] * 2
+    assert "the loss was not finite" in report(records.folder).read_text()
+    alone = config_of(table, methods=("linear",))
+    records = Records.create(tmp_path / "alone", evaluate.NAME, dataclasses.asdict(alone), resume=False)
+    evaluate.experiment(alone, evaluate.load(alone), records)
+    with pytest.raises(UserError, match="every run failed, the first one because the loss was not finite"):
+        report(records.folder)
+
+
+def test_labels_saved_by_hand():
+    labels = np.array([10.0, 20.0, 30.0])
+    good, control = np.array([4.0, 1.0, 0.5]), np.array([4.0, 3.0, 2.0])
+    # The control ends with 2, which the other reaches two thirds of the way from 10 to 20.
+    assert simulate.labels_saved(labels, good, control) == pytest.approx(30 - (10 + 20 / 3))
+    assert simulate.labels_saved(labels, control, good) == pytest.approx(-(30 - (10 + 20 / 3)))
+    assert simulate.labels_saved(labels, control, control) == 0
+    # A value counts from the first time that it is reached.
+    assert simulate.labels_saved(labels, np.array([4.0, 2.0, 9.0]), control) == 10
+    assert np.isnan(simulate.labels_saved(labels, np.array([np.nan, 1.0, 1.0]), control))
+
+
+def test_the_spread_of_labels_saved():
+    labels, rng = np.arange(20.0, 120, 20), np.random.default_rng(0)
+    control = 5 - 0.02 * labels + 0.05 * rng.normal(size=(10, 5))
+    better = 5 - 0.03 * labels + 0.05 * rng.normal(size=(10, 5))
+    found = simulate.saving(labels, better, control)
+    assert found.low < found.mean < found.high
+    assert found.mean == pytest.approx(100 - 2 / 0.03, abs=5)
+    assert found.low > 0
+    assert np.isnan(simulate.saving(labels, better[:1], control[:1]).low)
+
+
+def ncprior(*arguments):
+    command = [NCPRIOR, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+
+
+def test_evaluate_in_a_real_process(table, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "run"
+    options = ["--target", "y", "--split", "gap", "--methods", "ncp,mean,linear", *SET, "--out", str(out)]
+    done = ncprior("evaluate", table, *options)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].split() == ["method", "rmse", "nlpd", "crps", "coverage", "detection", "seconds"]
+    assert done.stdout.splitlines()[-1] == f"report: {out / 'report.html'}"
+    assert "left in all" in done.stderr
+    page, figure = (out / "report.html").read_bytes(), (out / "figures" / "trust.svg").read_bytes()
+    assert b"gap in b" in page
+    assert b"https://" not in page
+    for name in ("report.html", "results.json", "figures/trust.svg"):
+        (out / name).unlink()
+    # Nothing is run again, and the report is drawn from the records alone.
+    monkeypatch.setattr(sys, "argv", ["ncprior", "evaluate", str(table), *options, "--resume", "--json"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    told = capsys.readouterr()
+    assert stop.value.code == 0
+    assert told.err == ""
+    assert json.loads(told.out)["methods"]["ncp"]["runs"] == 2
+    assert (out / "report.html").read_bytes() == page
+    assert (out / "figures" / "trust.svg").read_bytes() == figure
+
+
+def test_simulate_in_a_real_process(table, tmp_path):
+    out = tmp_path / "run"
+    small = ["--inputs", "a,b", "--seeds", 1, "--initial", 5, "--batch", 5, "--labels", 10, *SET]
+    done = ncprior("simulate", table, "--target", "y", "--rules", "information_gain", *small, "--json", "--out", out)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    assert results["counts"] == [5, 10]
+    assert set(results["rules"]) == {"information_gain", "random"}
+    assert results["report"] == str(out / "report.html")
+    page = report(out).read_text()
+    assert "information gain" in page
+    assert (out / "figures" / "simulation.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["evaluate", "TABLE", "--target", "price"], "no column 'price'; it has 'a', 'b', 'word', 'day', 'y'"),
+        (["evaluate", "nowhere.csv", "--target", "y"], "nowhere.csv: no such file or folder"),
+        (["evaluate", "TABLE", "--target", "y", "--split", "half"], "unknown split 'half': choose random, gap, tail"),
+        (["evaluate", "TABLE", "--target", "y", "--split", "time:"], "unknown split 'time:'"),
+        (["evaluate", "TABLE", "--target", "y", "--split", "time:when"], "no column 'when'"),
+        (["evaluate", "TABLE", "--target", "y", "--split", "time:word"], "neither dates nor numbers"),
+        (["evaluate", "TABLE", "--target", "y", "--methods", "ncp,magic"], "unknown method 'magic': choose from ncp,"),
+        (["evaluate", "TABLE", "--target", "y", "--seeds", "0"], "seeds must be at least 1"),
+        (["evaluate", "TABLE", "--target", "y", "--set", "member=2"], "--set member=2: give NAME=VALUE with one of"),
+        (["evaluate", "TABLE", "--target", "y", "--set", "members=few"], "--set members=few: expected a whole number"),
+        (["evaluate", "TABLE", "--target", "y", "--held-out", "1"], "held_out must be at least 0 and below 1"),
+        (
+            ["simulate", "TABLE", "--target", "y", "--rules", "luck"],
+            "unknown rule 'luck': choose from information_gain",
+        ),
+        (["simulate", "TABLE", "--target", "y"], "the table has too few rows (60)"),
+        (["simulate", "TABLE", "--target", "y", "--labels", "10"], "labels (10) must be more than the initial ones"),
+    ],
+)
+def test_mistakes_get_one_clear_line(table, tmp_path, monkeypatch, capsys, arguments, message):
+    words = [str(table) if word == "TABLE" else word for word in arguments]
+    monkeypatch.setattr(sys, "argv", ["ncprior", *words, "--out", str(tmp_path / "run")])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    errors = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert errors.count("\n") == 1
+    assert message in errors
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_does_not_go_on_with_another_table(table, tmp_path, monkeypatch, capsys):
+    copy = tmp_path / "copy.csv"
+    copy.write_bytes(table.read_bytes())
+    words = [
+        "ncprior",
+        "evaluate",
+        copy,
+        "--target",
+        "y",
+        "--methods",
+        "mean",
+        "--splits",
+        2,
+        "--out",
+        tmp_path / "run",
+    ]
+    monkeypatch.setattr(sys, "argv", [*map(str, words)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0
+    copy.write_text(copy.read_text().replace("2020-01-01", "2020-01-02"))
+    monkeypatch.setattr(sys, "argv", [*map(str, words), "--resume"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert "other settings (fingerprint was" in capsys.readouterr().err
