@@ -1,6 +1,14 @@
 """Two devices for every test, as on a machine with two cores, whatever this one has."""
 
+import atexit
 import os
+import shutil
+import tempfile
+
+# Commands that run in processes of their own share a folder for compiled programs, which is gone afterwards.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="ncprior-tests-")
+    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 # Programs here are small and run once: compiling them fast matters more than what is compiled.
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0".strip()

@@ -40,14 +40,14 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.fixture(scope="module")
 def fitted():
     X, y = wave()
-    return NCPRegressor(members=2, hidden=(32,), epochs=600, random_state=0).fit(X, 100 + 50 * y)
+    return NCPRegressor(members=2, hidden=(64, 64), epochs=300, random_state=0).fit(X, 100 + 50 * y)
 
 
 def test_learns_and_tells_noise_from_uncertainty(fitted):
     X, y = wave(seed=1)
     y = 100 + 50 * y
     p = fitted.predict_distribution(X)
-    assert np.sqrt(np.mean((p.mean - y) ** 2)) < 12  # the noise is 5
+    assert np.sqrt(np.mean((p.mean - y) ** 2)) < 12  # the noise is 5, the spread 35
     low, high = p.interval(0.9)
     assert 0.8 < np.mean((low < y) & (y < high)) <= 1
     far = fitted.predict_distribution(np.array([[-6.0], [0.0], [6.0]]))
@@ -60,7 +60,7 @@ def test_finds_out_how_long_to_train_on_rows_that_it_holds_out():
     model = NCPRegressor(members=2, hidden=(8,), random_state=0).fit(X, y)
     assert model.validation_["rows"] == 10
     assert model.validation_["rmse"] < 0.7
-    assert 200 <= min(model.steps_) <= max(model.steps_) <= 20_000
+    assert 200 <= min(model.steps_) <= max(model.steps_) <= 12_000
     assert model.calibration_.shape == (2, 2)
 
 
@@ -172,6 +172,13 @@ def test_same_seed_same_numbers_and_members_do_not_depend_on_their_number():
         np.testing.assert_array_equal(a, b[:2])
     other = NCPRegressor(**dict(SMALL, random_state=1)).fit(X, y)
     assert (other.predict(X) != one.predict(X)).any()
+
+
+def test_the_order_of_rows_does_not_matter():
+    X, y = wave(60)
+    order = np.random.default_rng(1).permutation(60)
+    one, two = NCPRegressor(**SMALL).fit(X, y), NCPRegressor(**SMALL).fit(X[order], y[order])
+    np.testing.assert_array_equal(one.predict(X), two.predict(X))
 
 
 def test_several_outputs_keep_their_units():

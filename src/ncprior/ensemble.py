@@ -44,7 +44,9 @@ class Stopping:
     growth: float = 1.5
     patience: int = 2
     """Looks in a row without a better score that end the search."""
-    most: int = 20_000
+    least: float = 0.003
+    """Improvement of the score, in nats, that counts as better."""
+    most: int = 12_000
     """Steps that end it in any case."""
 
     def looks(self) -> list[int]:
@@ -168,7 +170,7 @@ class Ensemble:
             looks.append(look)
             score = look.score(stopping.gap_share)
             since += 1
-            if score > best:
+            if score > best + stopping.least:
                 best, weights, since = score, self.gather(members), 0
             show(step, score)
             if since >= stopping.patience:

@@ -87,7 +87,8 @@ def fit(
     show: Show,
 ) -> Fitted:
     """Trains an ensemble as the estimator ``model`` says."""
-    inputs, count = encoder.transform(table), table.num_rows
+    inputs, targets, sample_weights = in_order(encoder.transform(table), targets, sample_weights)
+    count = len(inputs)
     epochs = model.epochs if epochs is None else epochs
     settings = settings_of(model, count)
     numbers = number_columns(encoder.groups)
@@ -164,6 +165,14 @@ def go_on(
     weights, kept = _trained(engine, members, rows, count, steps, show)
     total = tuple(int(before + new) for before, new in zip(np.asarray(fitted.steps)[kept], steps[kept], strict=True))
     return fitted._replace(weights=weights, calibration=fitted.calibration[kept], steps=total)
+
+
+def in_order(
+    inputs: np.ndarray, targets: np.ndarray, weights: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The rows in an order of their own, so that what is learned does not depend on the table's."""
+    order = np.lexsort((*targets.T, *inputs.T))
+    return inputs[order], targets[order], None if weights is None else weights[order]
 
 
 def settings_of(model: Any, rows: int) -> Settings:
@@ -278,7 +287,8 @@ def _trained(
     # Members that train for as long as each other go on together.
     for number in np.unique(steps):
         some = [i for i, place in enumerate(places) if steps[place.start] == number]
-        marks = np.unique(np.linspace(0, number, 11).astype(int))
+        # Often enough for progress to be seen and Ctrl-C to be heard.
+        marks = np.unique(np.linspace(0, number, max(11, number // 500)).astype(int))
         for first, last in itertools.pairwise(marks):
             trained, _ = ensemble.train([members[i] for i in some], rows, count, first, last)
             for i, group in zip(some, trained, strict=True):

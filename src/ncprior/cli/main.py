@@ -1,5 +1,6 @@
 """The command ``ncprior``: a thin layer that turns options into configurations and errors into one line."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -26,11 +27,26 @@ app.add_typer(paper, name="paper")
 
 def main() -> None:
     """Runs the command; a mistake of the user's is one line on stderr and exit code 2."""
+    keep_programs()
     try:
         app()
     except UserError as error:
         print(f"ncprior: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
+
+
+def keep_programs() -> None:
+    """Keeps compiled programs between runs, in the user's cache folder unless JAX is told otherwise.
+
+    JAX reads these settings when it is imported, so this must come first.
+    """
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "ncprior" / "programs"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return  # a home that cannot be written to; programs are compiled anew
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 
 @app.callback(invoke_without_command=True)
