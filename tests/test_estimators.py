@@ -60,7 +60,7 @@ def test_finds_out_how_long_to_train_on_rows_that_it_holds_out():
     model = NCPRegressor(members=2, hidden=(8,), random_state=0).fit(X, y)
     assert model.validation_["rows"] == 10
     assert model.validation_["rmse"] < 0.7
-    assert 200 <= min(model.steps_) <= max(model.steps_) <= 12_000
+    assert 100 <= min(model.steps_) <= max(model.steps_) <= 12_000
     assert model.calibration_.shape == (2, 2)
 
 
@@ -324,3 +324,19 @@ def test_any_mix_of_columns(tmp_path_factory, columns):
     model.save(path)
     np.testing.assert_array_equal(NCPRegressor.load(path).predict(table), p.mean)
     assert NCPRegressor.load(path).predict_distribution(table.slice(0, 0)).mean.shape == (0,)
+
+
+def test_gaps_along_a_small_principal_component_are_seen():
+    """Few latent factors, many columns that follow them, and a gap where they differ least."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 6)) + 0.05 * rng.normal(size=(300, 6))
+    standard = (X - X.mean(0)) / X.std(0)
+    small = standard @ np.linalg.eigh(np.cov(standard.T))[1][:, 0]
+    small /= small.std()
+    y = standard[:, 0] + 1.5 * np.tanh(2 * small) + 0.05 * rng.normal(size=300)
+    order = np.argsort(small)
+    gap, rest = order[100:200], np.concatenate([order[:100], order[200:]])
+    model = NCPRegressor(members=2, hidden=(64, 64), epochs=300, random_state=0).fit(X[rest], y[rest])
+    inside, outside = model.predict_distribution(X[gap]), model.predict_distribution(X[rest])
+    assert np.mean(np.abs(inside.mean - y[gap]) / inside.std) < 2
+    assert np.median(inside.uncertainty) > np.median(outside.uncertainty)

@@ -39,7 +39,7 @@ class Stopping:
     """Share of the rows that it holds out at random."""
     gap_share: float = 0.5
     """Share of the gap in the score; the rest is that of the rows at random."""
-    first: int = 200
+    first: int = 100
     """Steps before the first look; the next comes after ``growth`` times as many, and so on."""
     growth: float = 1.5
     patience: int = 2

@@ -1,0 +1,221 @@
+"""The parts of the recipe for tables, each against what it should do by arithmetic."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy import integrate, stats
+
+from ncprior.deep import DeepMean, SampledMeanNCP
+from ncprior.distributions import Normal
+from ncprior.ensemble import Holdout, Look, Stopping, _best_scales, held_numbers, hold_out
+from ncprior.fitting import in_order
+from ncprior.input_priors import Gaussian, Radial, Shaped
+from ncprior.methods import methods
+from ncprior.networks import Network
+from ncprior.objectives import Away, Batch, MeanNCP, NoiseTie, PerLabel, View
+from ncprior.optimizers import averaged, warmed_up
+from ncprior.output_priors import OutputPrior
+from ncprior.prediction import MixturePrediction, Prediction, heavy_tailed, mix
+from ncprior.presets import TABLES
+from ncprior.trunks import Sight, Stepped, colours
+
+KEY = jax.random.key(0)
+
+
+def test_gaps_are_the_members_own_and_random_rows_are_shared():
+    columns = np.random.default_rng(0).normal(size=(100, 3))
+    parts = hold_out(columns, 4, Stopping(gap=0.2, random=0.1), np.random.default_rng(1))
+    for part in parts:
+        assert [len(kind) for kind in part] == [70, 20, 10]
+        assert sorted(np.concatenate(part)) == list(range(100))
+        np.testing.assert_array_equal(part.random, parts[0].random)
+        # The gap is a stretch of one column: no training row lies within it.
+        inside = [
+            (
+                (columns[part.train, i] > columns[part.gap, i].min())
+                & (columns[part.train, i] < columns[part.gap, i].max())
+            )
+            for i in range(3)
+        ]
+        assert min(some.sum() for some in inside) == 0
+    assert len({tuple(part.gap) for part in parts}) > 1
+    (alone,) = hold_out(np.zeros((50, 0)), 1, Stopping(), np.random.default_rng(0))
+    assert [len(kind) for kind in alone] == [45, 0, 5]
+
+
+def test_held_rows_keep_their_shape():
+    held = [Holdout(np.arange(8), np.array([1, 2]), np.array([5]))]
+    numbers, sizes = held_numbers(held, 1, 64)
+    assert numbers.shape == held_numbers(None, 1, 64)[0].shape == (1, 2, 32)
+    assert numbers[0, 0, :2].tolist() == [1, 2]
+    assert sizes.tolist() == [[2, 1]]
+    many = [Holdout(np.arange(8), np.arange(50_000), np.arange(10))]
+    assert held_numbers(many, 1, 200_000)[1].max() <= 4096
+
+
+def test_looks_grow_and_scores_weigh_gap_and_random_rows():
+    assert Stopping(first=100, growth=2.0, most=700).looks() == [100, 200, 400, 700]
+    look = Look(1, np.array([-2.0, -4.0]), np.array([-1.0, -1.0]))
+    assert look.score(0.5) == -2.0
+    assert look.score(0.0) == -1.0
+    assert Look(1, np.array([np.nan]), np.array([-1.0])).score(0.5) == -1.0
+
+
+def test_scales_undo_a_wrong_noise():
+    rng = np.random.default_rng(0)
+    y = rng.standard_t(5, (1, 4000, 1)).astype(np.float32) * 0.6**0.5
+    ones = jnp.ones((1, 4000, 1))
+    prediction = Prediction(0 * ones, 0.8 * ones, 0.05 * ones)
+    noise, _ = _best_scales(prediction, y, np.full((1, 4000), 1 / 4000, np.float32))
+    assert noise == pytest.approx(1.25, rel=0.15)
+    assert _best_scales(prediction, y, np.zeros((1, 4000), np.float32)) == (1.0, 1.0)
+
+
+def test_rows_have_an_order_of_their_own():
+    rng = np.random.default_rng(0)
+    inputs, targets = rng.integers(0, 2, (20, 3)).astype(np.float32), rng.normal(size=(20, 1))
+    order = rng.permutation(20)
+    one, two = in_order(inputs, targets, None), in_order(inputs[order], targets[order], None)
+    np.testing.assert_array_equal(one[0], two[0])
+    np.testing.assert_array_equal(one[1], two[1])
+
+
+def test_averaged_weights_are_those_of_the_last_steps():
+    optimizer = averaged(optax.sgd(1.0), share=0.5)
+    params = jnp.zeros(())
+    state = optimizer.init(params)
+    seen = []
+    for _ in range(4):
+        updates, state = optimizer.update(-jnp.ones(()), state, params)
+        params = optax.apply_updates(params, updates)
+        seen.append(float(params))
+    assert seen == [1, 2, 3, 4]
+    # Rates 1, 1, 2/3, 1/2: 1, 2, 2 + 2/3, 3 + 1/3.
+    assert float(state.average) == pytest.approx(10 / 3)
+
+
+def test_warm_up_rises_along_a_line():
+    optimizer = warmed_up(optax.sgd(1.0), 4)
+    state = optimizer.init(jnp.zeros(()))
+    steps = []
+    for _ in range(6):
+        update, state = optimizer.update(-jnp.ones(()), state)
+        steps.append(float(update))
+    assert steps == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+
+
+def test_radial_noise_has_one_radius_for_each_row():
+    noise = Radial(2.0)(jnp.zeros((20_000, 50)), key=KEY)
+    size = jnp.linalg.norm(noise, axis=1) / 50**0.5
+    assert float(jnp.mean(size**2)) == pytest.approx(4.0, rel=0.05)
+    assert float(jnp.quantile(size, 0.1)) < 0.4  # a fixed radius would give 2 for all
+    assert float(jnp.quantile(size, 0.95)) > 3.5
+
+
+def test_shaped_noise_has_the_covariance_of_the_data():
+    data = np.random.default_rng(0).normal(size=(5000, 2)) @ np.array([[3.0, 2.9], [0.0, 0.1]])
+    noise = Shaped(Gaussian(1.0), colours(data), share=1.0)(jnp.zeros((50_000, 2)), key=KEY)
+    np.testing.assert_allclose(np.cov(np.asarray(noise).T), np.cov(data.T), rtol=0.05)
+    plain = Shaped(Gaussian(1.0), colours(data), share=0.0)(jnp.zeros((50_000, 2)), key=KEY)
+    np.testing.assert_allclose(np.cov(np.asarray(plain).T), np.eye(2), atol=0.03)
+
+
+def test_sight_whitens_and_finds_places_in_bins():
+    data = np.random.default_rng(0).normal(size=(2000, 2)) @ np.array([[3.0, 2.9], [0.0, 0.1]])
+    sight = Sight.find(data, 4)
+    white = data @ np.asarray(sight.whitener).T
+    np.testing.assert_allclose(np.cov(white.T), np.eye(2), atol=0.1)
+    trunk = Stepped(sight, (0, 1), lambda x: x)
+    features = np.asarray(jax.vmap(trunk)(jnp.asarray(data, jnp.float32)))
+    assert features.shape == (2000, 2 + 2 + 8)
+    places = features[:, 4:8] / float(sight.sharpness)
+    # All bins below a row's own are full and all above empty, so their sum is its quantile.
+    ranks = stats.rankdata(data[:, 0]) / 2000
+    np.testing.assert_allclose(places.sum(1) / 4, ranks, atol=0.05)
+    columns = trunk(jnp.asarray(data, jnp.float32).T)
+    np.testing.assert_allclose(columns.T, features, atol=1e-5)
+    few = Sight.find(np.array([[0.0], [1.0], [1.0]]), 8)
+    assert np.isfinite(np.asarray(jax.vmap(Stepped(few, (0,), lambda x: x))(jnp.array([[0.0], [5.0]])))).all()
+
+
+def view_of(noised, targets, inputs=None, noised_inputs=None, clean=None, visible=100):
+    rows = len(targets)
+    inputs = jnp.zeros((rows, 1)) if inputs is None else inputs
+    batch = Batch(inputs, targets, jnp.ones(rows), jnp.asarray(visible))
+    return View(Network(lambda x: x, {}), batch, inputs, clean or {}, noised, KEY, noised_inputs)
+
+
+def test_terms_that_are_priors_fade_and_the_tie_holds_the_noise():
+    targets = jnp.zeros((2, 1))
+    view = view_of({"mean": Normal(targets + 1.0, targets + 0.5)}, targets)
+    term = MeanNCP(OutputPrior(1.0))
+    np.testing.assert_allclose(PerLabel(term)(view), term(view) / 100)
+    same = view_of({"noise": targets + 0.3}, targets, clean={"noise": targets + 0.3})
+    np.testing.assert_allclose(NoiseTie()(same), 0, atol=1e-7)
+    other = view_of({"noise": targets + 0.6}, targets, clean={"noise": targets + 0.3})
+    np.testing.assert_allclose(NoiseTie()(other), np.log(2) + 0.5 * (0.25 - 1), rtol=1e-5)
+
+
+def test_noise_that_lands_on_the_data_does_not_count():
+    inputs = jnp.arange(8.0)[:, None]  # the nearest row is 1 away
+    noised = inputs.at[0].set(-100.0).at[1].set(1.0).at[2].set(9.0)
+    view = view_of({}, jnp.zeros((8, 1)), inputs, noised)
+    count = Away(lambda view: jnp.ones(len(view.batch.inputs)))(view)
+    np.testing.assert_allclose(count[:3], [1.0, 0.0, 1 - np.exp(-2.0)], atol=1e-5)
+    # Rows that only fill up the batch are no data.
+    weights = jnp.ones(8).at[1].set(0)
+    alone = view._replace(batch=view.batch._replace(weights=weights))
+    assert float(Away(lambda _: jnp.ones(8))(alone)[1]) > 0.1
+
+
+def test_mixtures_of_members_and_of_mixtures():
+    members = Prediction(jnp.array([[[0.0]], [[2.0]]]), jnp.ones((2, 1, 1)), jnp.zeros((2, 1, 1)))
+    whole = mix(members)
+    assert whole.weights.shape == (1, 1, 2)
+    assert (float(whole.mean[0, 0]), float(whole.noise[0, 0]), float(whole.uncertainty[0, 0])) == (1.0, 1.0, 1.0)
+    parts = jax.tree.map(lambda leaf: jnp.stack([leaf[0], leaf[0]]), whole)
+    again = mix(MixturePrediction(parts.weights, parts.parts))
+    assert again.weights.shape == (1, 1, 4)
+    np.testing.assert_allclose(again.log_prob(jnp.array([[0.5]])), whole.log_prob(jnp.array([[0.5]])), rtol=1e-6)
+    wide = whole.inflate(2.0, 3.0)
+    assert float(wide.noise[0, 0]) == 2.0
+
+
+def test_heavy_tails_are_those_of_a_student_t_with_the_same_moments():
+    normal = Prediction(jnp.full((1, 1), 3.0), jnp.full((1, 1), 0.6), jnp.full((1, 1), 0.8))
+    heavy = heavy_tailed(normal)
+    for name in ("mean", "noise", "uncertainty", "std"):
+        np.testing.assert_allclose(getattr(heavy, name), getattr(normal, name), rtol=1e-5)
+    student = stats.t(5, 3.0, 0.6**0.5)
+    grid = np.linspace(-12, 18, 3001)
+    density = np.exp(np.asarray(heavy.log_prob(jnp.asarray(grid, jnp.float32)[:, None]))[:, 0].astype(float))
+    truth = student.pdf(grid)
+    divergence = integrate.simpson(truth * (np.log(truth) - np.log(density + 1e-30)), x=grid)
+    assert 0 <= divergence < 1e-3
+
+
+def test_a_belief_over_every_layer():
+    head = DeepMean.init(2, (8,), 1, slope=0.2, std=0.3, key=KEY)
+    x = jnp.array([0.5, -1.0])
+    exact = head.belief(x, jax.random.split(jax.random.key(1), 4000))
+    near = head.belief(x, jax.random.split(jax.random.key(2), 4000))
+    np.testing.assert_allclose(exact.mean, near.mean, atol=0.05)
+    np.testing.assert_allclose(exact.std, near.std, rtol=0.1)
+    assert float(head.kl(0.1)) > 0
+    # With all weight stds near 0, samples are the means and the belief is a point.
+    sure = DeepMean(head.means, jax.tree.map(lambda leaf: jnp.full(leaf.shape, -20.0), head.rhos))
+    np.testing.assert_allclose(sure(x).mean, head.means(x).mean, atol=1e-4)
+    assert float(sure(x).std[0]) < 1e-3
+    view = view_of({"inputs": jnp.ones((3, 2))}, jnp.zeros((3, 1)))
+    view = view._replace(network=Network(lambda x: x, {"mean": head}))
+    values = SampledMeanNCP(OutputPrior(1.0), samples=2000)(view)
+    belief = head.belief(jnp.ones(2), jax.random.split(jax.random.key(3), 4000))
+    wanted = Normal(0.0, 1.0).kl(Normal(belief.mean, jnp.sqrt(jnp.asarray(belief.std) ** 2 + 1e-4)))
+    np.testing.assert_allclose(values, np.repeat(np.asarray(wanted), 3), rtol=0.15)
+
+
+def test_the_preset_for_tables_makes_every_method():
+    assert set(methods(TABLES)) == {"det", "det+ncp", "bbb", "bbb+ncp", "odc+ncp"}
+    assert set(methods(TABLES)["bbb+ncp"].objective) == {"nll", "ncp", "noise_tie", "weight_kl"}
