@@ -126,6 +126,7 @@ class Ensemble:
         self.static = trainer.static(inputs, outputs)
         self._start = jax.jit(jax.vmap(self._begin, in_axes=(None, 0, 0, None, 0)))
         self._run = jax.jit(jax.vmap(self._stretch, in_axes=(0, None, 0, 0, None, None, None)), donate_argnums=0)
+        self._compiled: set[tuple[int, ...]] = set()  # shapes of rows that there is a program for
         self._restart = jax.jit(jax.vmap(trainer.optimizer.init))
         self._predict_held = jax.jit(jax.vmap(lambda w, rows, held: self._predict(w, rows.inputs[held]), (0, None, 0)))
 
@@ -188,9 +189,12 @@ class Ensemble:
         def run(group: Learner, place: slice) -> tuple[Learner, Array]:
             return jax.block_until_ready(self._run(group, rows, numbers[place], sizes[place], *limits))
 
-        first_done = run(members[0], places[0])  # alone, so that the program is not compiled by every thread
+        # The first of all alone, so that the program is not compiled by every thread.
+        alone = 0 if rows.inputs.shape in self._compiled else 1
+        done = [run(members[0], places[0])] if alone else []
+        self._compiled.add(rows.inputs.shape)
         with ThreadPoolExecutor(max_workers=cores()) as pool:
-            done = [first_done, *pool.map(run, members[1:], places[1:])]
+            done += pool.map(run, members[alone:], places[alone:])
         scores = np.concatenate([np.asarray(part, np.float64) for _, part in done])
         return [group for group, _ in done], Look(last, *scores.T)
 
