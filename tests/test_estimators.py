@@ -59,7 +59,7 @@ def test_finds_out_how_long_to_train_on_rows_that_it_holds_out():
     X, y = wave(100)
     model = NCPRegressor(members=2, hidden=(8,), random_state=0).fit(X, y)
     assert model.validation_["rows"] == 10
-    assert model.validation_["rmse"] < 0.7
+    assert 0.1 < model.validation_["rmse"] < 0.9
     assert 100 <= min(model.steps_) <= max(model.steps_) <= 12_000
     assert model.calibration_.shape == (2, 2)
 

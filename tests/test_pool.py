@@ -26,7 +26,9 @@ def pool(rows=ROWS):
 def predict(table, first_row):  # noqa: ARG001
     """Mean, noise and uncertainty are simple functions of the columns."""
     x, z = (table[name].to_numpy().astype(np.float32)[:, None, None] for name in ("x", "z"))
-    return Distribution(MixturePrediction(np.ones_like(x), Prediction(x, np.exp(z), np.exp(x))), True)
+    return Distribution(
+        MixturePrediction(np.ones_like(x), Prediction(x, np.exp(z), np.exp(x))), np.zeros(1), np.ones(1), True
+    )
 
 
 @pytest.fixture

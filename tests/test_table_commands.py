@@ -308,7 +308,7 @@ def test_ctrl_c_leaves_nothing_behind(trained, folder, tmp_path, run, monkeypatc
 
 def test_ctrl_c_in_a_real_process(folder, tmp_path):
     arguments = ["fit", folder / "houses.csv", "--target", "price", "--epochs", 5000, "--out", tmp_path / "new.ncp"]
-    process = subprocess.Popen([NCPRIOR, *map(str, arguments)], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([NCPRIOR, *map(str, arguments)], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     try:
         time.sleep(4)
         process.send_signal(signal.SIGINT)

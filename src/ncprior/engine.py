@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from jax import Array
 from ncprior.active import predict_in_blocks
 from ncprior.data.encoding import Group
 from ncprior.deep import deep_ncp
-from ncprior.ensemble import Ensemble, cores
+from ncprior.ensemble import Ensemble, in_threads
 from ncprior.input_priors import InputPrior
 from ncprior.methods import Method, methods
 from ncprior.networks import BayesianMean
@@ -165,7 +164,5 @@ def chunked(function: Callable[..., Any], *arrays: Any) -> Any:
         return jax.tree.map(np.asarray, function(*jax.tree.map(part, arrays)))
 
     starts = range(0, max(rows, 1), size)
-    first = run(0)
-    with ThreadPoolExecutor(max_workers=cores()) as pool:
-        parts = [first, *pool.map(run, starts[1:])]
+    parts = [run(0), *in_threads(run, starts[1:])]  # the first alone, as it may have to be compiled
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *parts)

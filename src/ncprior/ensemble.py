@@ -193,8 +193,7 @@ class Ensemble:
         alone = 0 if rows.inputs.shape in self._compiled else 1
         done = [run(members[0], places[0])] if alone else []
         self._compiled.add(rows.inputs.shape)
-        with ThreadPoolExecutor(max_workers=cores()) as pool:
-            done += pool.map(run, members[alone:], places[alone:])
+        done += in_threads(run, members[alone:], places[alone:])
         scores = np.concatenate([np.asarray(part, np.float64) for _, part in done])
         return [group for group, _ in done], Look(last, *scores.T)
 
@@ -269,6 +268,15 @@ def held_numbers(held: Sequence[Holdout] | None, members: int, rows: int) -> tup
     parts = [[part[:: max(1, -(-len(part) // size))] for part in (one.gap, one.random)] for one in held]
     numbers = np.array([[np.pad(part, (0, size - len(part))) for part in pair] for pair in parts], np.int32)
     return numbers, np.array([[len(part) for part in pair] for pair in parts], np.int32)
+
+
+def in_threads(function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
+    """``map`` over all cores; what has not begun is dropped on Ctrl-C or an error, and nobody waits for the rest."""
+    pool = ThreadPoolExecutor(max_workers=cores())
+    try:
+        return list(pool.map(function, *arguments))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def groups(members: int) -> list[slice]:
