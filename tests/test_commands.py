@@ -112,7 +112,7 @@ def test_report_draws_again_from_records_alone(finished, tmp_path):
 
 
 def start(out, *arguments, before=()):
-    command = [NCPRIOR, "paper", "toy", *SMALL, "--set", "epochs=20000", "--methods", "bbb+ncp", "--out", str(out)]
+    command = [NCPRIOR, "paper", "toy", *SMALL, "--set", "epochs=40000", "--methods", "bbb+ncp", "--out", str(out)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen([*before, *command, *arguments], text=True, env=ENVIRONMENT, **pipes)
 
@@ -132,7 +132,7 @@ def wait_for_epoch(process, out, epoch):
 
 def test_interrupted_and_killed_runs_go_on_to_the_same_numbers(tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    # A hundred rounds: several seconds in which to be interrupted.
+    # Two hundred rounds: several seconds in which to be interrupted.
     settings = ["--set", "select=1", "--set", "select_every=200", "--set", "evaluate_every=200"]
 
     process = start(broken, *settings)

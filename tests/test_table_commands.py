@@ -21,7 +21,7 @@ from ncprior.cli import tables as commands
 from ncprior.cli.main import main
 from ncprior.data import tables
 from ncprior.estimators import NCPRegressor
-from test_commands import NCPRIOR
+from test_commands import ENVIRONMENT, NCPRIOR
 
 ROWS = 150
 TINY = ["--members", "2", "--epochs", "3"]
