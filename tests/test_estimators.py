@@ -219,8 +219,41 @@ def test_going_on_keeps_what_was_learned():
     assert np.mean((model.predict(X) - y) ** 2) < 1.5 * before
     model.partial_fit(X[:20], y[:20])
     assert np.mean((model.predict(X) - y) ** 2) < 2 * before
-    with pytest.raises(UserError, match="outputs"):
+
+
+def test_copies_of_a_row_are_held_out_together():
+    X, y = wave(30)
+    heard = NCPRegressor(members=2, hidden=(4,), random_state=0).fit(np.repeat(X, 3, 0), np.repeat(y, 3))
+    assert heard.validation_["rows"] % 3 == 0
+
+
+def test_rows_that_come_in_change_a_model_trained_on_many_only_a_little():
+    X, y = wave(100)
+    model = NCPRegressor(**SMALL).fit(X, y)
+    before, names = model.predict(X), model.target_names_
+    with pytest.raises(UserError, match="axes or outputs"):
         model.partial_fit(X, np.column_stack([y, y]))
+    np.testing.assert_array_equal(model.predict(X), before)
+    model.partial_fit(X[:5], y[:5])
+    assert model.n_rows_ == 105
+    assert 0 < np.abs(model.predict(X) - before).max() < 0.3
+    assert model.target_names_ is names
+
+
+def test_names_on_one_side_only_go_by_position():
+    X, y = wave(40)
+    frame = pa.table({"a": X[:, 0]})
+    named, plain = NCPRegressor(**SMALL).fit(frame.to_pandas(), y), NCPRegressor(**SMALL).fit(X, y)
+    with pytest.warns(UserWarning, match="feature names"):
+        np.testing.assert_array_equal(named.predict(X), plain.predict(X))
+    with pytest.warns(UserWarning, match="feature names"):
+        plain.predict(frame.to_pandas())
+    np.testing.assert_array_equal(
+        NCPRegressor(**SMALL).fit({"a": X[:, 0]}, y).predict({"a": X[:, 0]}), plain.predict(X)
+    )
+    rows = [[float(x), "red" if x > 0 else "blue"] for x in X[:, 0]]
+    kinds = [column.kind for column in NCPRegressor(**SMALL).fit(rows, y).encoder_.columns]
+    assert kinds == ["number", "category"]
 
 
 def mixed(rows=120, seed=0):

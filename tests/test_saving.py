@@ -10,6 +10,7 @@ import pytest
 
 from ncprior import NCPRegressor
 from ncprior.errors import UserError
+from ncprior.input_priors import Gaussian
 from ncprior.methods import methods
 from ncprior.presets import TABLES
 
@@ -58,6 +59,14 @@ def test_code_is_not_in_the_file(tmp_path):
         NCPRegressor.load(tmp_path / "own.ncp")
     again = NCPRegressor.load(tmp_path / "own.ncp", method=own)
     np.testing.assert_array_equal(again.predict(TABLE), model.predict(TABLE))
+
+    model = NCPRegressor(input_prior=Gaussian(0.5), **{**SMALL, "members": np.int64(2)}).fit(TABLE, TARGETS)
+    model.save(tmp_path / "noise.ncp")
+    with pytest.raises(UserError, match="give it as input_prior="):
+        NCPRegressor.load(tmp_path / "noise.ncp")
+    again = NCPRegressor.load(tmp_path / "noise.ncp", input_prior=model.input_prior)
+    assert again.members == 2
+    assert again.partial_fit(TABLE, TARGETS).input_prior is model.input_prior
 
     def trunk(inputs, *, key):
         return eqx.nn.MLP(inputs, 3, 4, 1, key=key)

@@ -54,7 +54,7 @@ class Distribution(NamedTuple):
 
     def quantile(self, probability: float) -> np.ndarray:
         """The value that the target stays below with this probability."""
-        if not 0 < probability < 1:
+        if not 0 < np.float32(probability) < 1:  # as which it is computed
             raise UserError(f"a probability must be above 0 and below 1, got {probability}")
         values = self._values(lambda part: QUANTILE(part, np.float32(probability)))
         return self._shaped(self.shift + self.scale * values)

@@ -17,6 +17,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import Array
 
 from ncprior.active import predict_in_blocks
@@ -24,6 +25,9 @@ from ncprior.input_priors import InputPrior
 from ncprior.prediction import Predictive, heavy_tailed
 from ncprior.training import Learner, Rows, Trainer, combine
 from ncprior.trunks import Sight
+
+_NO_WARM_UP = np.int32(1 << 20)
+"""Steps that members which go on are taken to have behind them, so that they do not warm up again."""
 
 _SCORED = 4_096
 """Held-out rows of each kind, at most, that a member is scored on."""
@@ -65,24 +69,42 @@ class Holdout(NamedTuple):
     random: np.ndarray
 
 
-def hold_out(columns: np.ndarray, members: int, stopping: Stopping, rng: np.random.Generator) -> list[Holdout]:
+def hold_out(
+    columns: np.ndarray,
+    members: int,
+    stopping: Stopping,
+    rng: np.random.Generator,
+    equal: np.ndarray | None = None,
+) -> list[Holdout]:
     """Held-out rows for every member: a gap of its own, and the same rows at random as all others.
 
-    ``columns`` ``[rows, columns]`` are those that a gap can lie in.
+    ``columns`` ``[rows, columns]`` are those that a gap can lie in. ``equal`` numbers the rows from 0, the same for
+    rows that are equal: these are held out together or not at all, as a copy in training would give a row away.
     """
     count = len(columns)
-    wide, some = int(stopping.gap * count), int(stopping.random * count)
-    order = rng.permutation(count)
+    equal = np.arange(count) if equal is None else equal
+    wide, some = int(stopping.gap * count), max(1, int(stopping.random * count))
+    drawn = rng.permutation(equal.max() + 1)
+    rank = np.empty_like(drawn)
+    rank[drawn] = np.arange(len(drawn))
+    order = np.argsort(rank[equal], kind="stable")
+    some = int(np.sum(rank[equal] <= rank[equal[order[some - 1]]]))
     random, rest = order[:some], order[some:]
     parts = []
     for _ in range(members):
         gap = rest[:0]
         if columns.shape[1]:
             column = columns[rest, rng.integers(columns.shape[1])]
-            start = rng.integers(len(rest) - wide + 1)
-            gap = rest[np.argsort(column, kind="stable")[start : start + wide]]
-        parts.append(Holdout(np.sort(np.setdiff1d(rest, gap)), np.sort(gap), np.sort(random)))
-    return parts
+            start = rng.integers(max(0, len(rest) - wide) + 1)
+            inside = rest[np.argsort(column, kind="stable")[start : start + wide]]
+            gap = rest[np.isin(equal[rest], equal[inside])]
+        parts.append(Holdout(np.setdiff1d(rest, gap), np.sort(gap), np.sort(random)))
+    # All members train on as many rows as each other; copies can make gaps longer.
+    least = max(1, min(len(part.train) for part in parts))
+    return [
+        part if len(part.train) == least else part._replace(train=np.sort(rng.choice(part.train, least, replace=False)))
+        for part in parts
+    ]
 
 
 class Look(NamedTuple):
@@ -95,7 +117,8 @@ class Look(NamedTuple):
     def score(self, gap: float) -> float:
         """The mean over the members, the gap's with this share; of one kind where the other has no rows."""
         kinds = [(share, part.mean()) for share, part in ((gap, self.gap), (1 - gap, self.random))]
-        used = [(share, value) for share, value in kinds if share and np.isfinite(value)]
+        finite = [(share, value) for share, value in kinds if np.isfinite(value)]
+        used = [pair for pair in finite if pair[0]] or [(1.0, value) for _, value in finite]
         return sum(share * value for share, value in used) / sum(share for share, _ in used) if used else -np.inf
 
 
@@ -149,7 +172,8 @@ class Ensemble:
             if weights is None:
                 return members
             given = jax.tree.map(lambda leaf: leaf[group], weights)
-            return members._replace(params=given, optimizer=self._restart(given))
+            optimizer = optax.tree_utils.tree_set(self._restart(given), count=np.full(len(keys), _NO_WARM_UP))
+            return members._replace(params=given, optimizer=optimizer)
 
         return [begin(group) for group in groups(len(numbers))]
 

@@ -164,6 +164,8 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         left = table.num_rows - int(excluded.sum())
         if not 1 <= n <= left:
             raise UserError(f"cannot pick {n} rows: {left} rows can be picked; choose n from 1 to {left}")
+        if not temperature >= 0:
+            raise UserError(f"temperature must be at least 0, got {temperature}")
         key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
         if acquisition in RULES:
             seen = None if labelled is None else self._table(labelled)
@@ -188,9 +190,16 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         saving.save(self, Path(path))
 
     @classmethod
-    def load(cls, path: str | Path, *, method: Method | None = None, trunk: Any = None) -> "NCPRegressor":
-        """The model in a file; a method or trunk of your own is code, which the file has not, and must be given."""
-        return saving.load(cls, Path(path), method=method, trunk=trunk)
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        method: Method | None = None,
+        trunk: Callable[..., Any] | None = None,
+        input_prior: InputPrior | None = None,
+    ) -> "NCPRegressor":
+        """The model in a file; what is your own is code, which a file does not hold, and must be given again."""
+        return saving.load(cls, Path(path), {"method": method, "trunk": trunk, "input_prior": input_prior})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -216,13 +225,16 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
                 raise UserError("Negative values in data passed to `sample_weight`: every weight must be at least 0")
             table, targets, weights = _weighted(table, targets, weights)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._flat_, self.target_names_ = flat, names
+        if go_on and flat != getattr(self, "_flat_", flat):
+            raise UserError("y has another number of axes or outputs than before; give it in the same shape")
         with fitting.progress_bar(self.verbose, self.callbacks) as show:
             if go_on:
                 fitted = fitting.go_on(self, self._fitted(), table, targets, weights, seed, epochs, show)
             else:
                 fitted = fitting.fit(self, Encoder.fit(table), table, targets, weights, seed, epochs, show)
         self._keep(fitted)
+        if not go_on:
+            self._flat_, self.target_names_ = flat, names
         self.fit_seconds_ = time.monotonic() - started
         return self
 
@@ -230,22 +242,32 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         """The rows as a table, with the checks that scikit-learn users expect."""
         if not reset:
             check_is_fitted(self)
-        if not (hasattr(X, "column_names") or hasattr(X, "columns") or isinstance(X, dict)):
+        if isinstance(X, dict):
+            X = as_table(X)  # noqa: N806
+        elif isinstance(X, list) and any(isinstance(value, str) for row in X if isinstance(row, list) for value in row):
+            X = np.array(X, dtype=object)  # noqa: N806  # numbers beside text stay numbers
+        if not (hasattr(X, "column_names") or hasattr(X, "columns")):
             # allow-nan lets missing values pass and stops infinities.
             X = check_array(X, dtype=None, ensure_all_finite="allow-nan", estimator=self)  # noqa: N806
         validate_data(self, X, skip_check_array=True, reset=reset)
-        return as_table(X)
+        table = as_table(X)
+        if not reset and isinstance(X, np.ndarray) == hasattr(self, "feature_names_in_"):
+            # Names on one side only: columns are taken in their order, of which scikit-learn has warned.
+            table = table.rename_columns([column.name for column in self.encoder_.columns])
+        return table
 
     def _fitted(self) -> "fitting.Fitted":
         check_is_fitted(self)
         units = (self.target_shift_, self.target_scale_)
-        return fitting.Fitted(
-            self._spec_, self.encoder_, self.weights_, self.calibration_, *units, self.steps_, self.validation_
-        )
+        return fitting.Fitted(self._spec_, self.encoder_, self.weights_, self.calibration_, *units, *self._about())
+
+    def _about(self) -> tuple[Any, ...]:
+        return self.steps_, self.validation_, self.n_rows_
 
     def _keep(self, fitted: "fitting.Fitted") -> None:
-        self._spec_, self.encoder_, self.weights_, self.calibration_, *units, self.steps_, self.validation_ = fitted
+        self._spec_, self.encoder_, self.weights_, self.calibration_, *units = fitted[:6]
         self.target_shift_, self.target_scale_ = units
+        self.steps_, self.validation_, self.n_rows_ = fitted[6:]
 
     def _predict(self, table: pa.Table, first_row: int) -> Distribution:
         """Predicts a piece of a larger table; errors count rows from ``first_row``."""

@@ -60,7 +60,8 @@ class Fitted(NamedTuple):
     shift: np.ndarray  # [outputs], of the target,
     scale: np.ndarray  # and its standard deviation
     steps: tuple[int, ...]  # of training, for each member
-    validation: dict[str, float] | None  # metrics of the ensemble on rows that it had not seen
+    validation: dict[str, float] | None  # metrics on held-out rows, before training on all
+    rows: int  # learned from
 
     @property
     def engine(self) -> Engine:
@@ -106,15 +107,16 @@ def fit(
     shift, scale = _units(targets, sample_weights)
     rows = _padded(inputs, ((targets - shift) / scale).astype(np.float32), sample_weights)
     columns = inputs[:, numbers]
-    told = Table(_sights(columns, spec, model.members), _noise(model, encoder, columns))
     engine = Engine.of(spec)
+    told = Table(_sights(columns, spec, model.members), _noise(model, engine, encoder, columns))
     fixed = math.ceil(epochs * count / settings.batch_size) if epochs is not None else _STEPS
     steps = np.full(model.members, fixed)
     calibration = np.ones((model.members, 2), np.float32)
     validation = None
     if epochs is None and model.early_stopping and count >= _FEWEST:
         stopping = Stopping(gap=2 * model.validation_fraction, random=model.validation_fraction)
-        held = hold_out(columns, model.members, stopping, np.random.default_rng(seed))
+        equal = _equal(np.column_stack([inputs, targets]))
+        held = hold_out(columns, model.members, stopping, np.random.default_rng(seed), equal)
         found: list[Any] = [None] * model.members
         for sharp in (0, 1) if spec.bins else (0,):
             family = np.arange(model.members)[sharp::2] if spec.bins else np.arange(model.members)
@@ -130,14 +132,14 @@ def fit(
             for place, i in enumerate(family):
                 found[i] = jax.tree.map(lambda leaf: leaf[place], search.weights)  # noqa: B023
         first = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
-        searched = Fitted(spec, encoder, first, calibration, shift, scale, (), None)
+        searched = Fitted(spec, encoder, first, calibration, shift, scale, (), None, count)
         validation = _validate(searched, inputs, targets, held[0])
     show(FitProgress("training", 0, int(steps.sum()), None))
     visible = [np.arange(count)] * model.members
     members = engine.ensemble.start(rows, visible, told, _seeds(seed, 1, model.members))
     weights, kept = _trained(engine, members, rows, count, steps, show)
     return Fitted(
-        spec, encoder, weights, calibration[kept], shift, scale, tuple(int(n) for n in steps[kept]), validation
+        spec, encoder, weights, calibration[kept], shift, scale, tuple(int(n) for n in steps[kept]), validation, count
     )
 
 
@@ -156,15 +158,18 @@ def go_on(
         raise UserError(f"y has {targets.shape[1]} outputs, and had {len(fitted.shift)} before; give as many")
     inputs, count = fitted.encoder.transform(table), table.num_rows
     rows = _padded(inputs, ((targets - fitted.shift) / fitted.scale).astype(np.float32), sample_weights)
+    before = 0 if epochs is None else fitted.rows  # `fit` is given all rows, `partial_fit` those that have come in
+    rows = rows._replace(before=jnp.asarray(before))
     epochs = model.epochs if epochs is None else epochs
     size = fitted.spec.settings.batch_size
     steps = np.asarray(fitted.steps) // 2 if epochs is None else np.full(len(fitted.steps), -(-epochs * count // size))
-    told = Table(None, _noise(model, fitted.encoder, inputs[:, number_columns(fitted.encoder.groups)]))
     engine, seeds = fitted.engine, _seeds(seed, 2, len(steps))
+    columns = inputs[:, number_columns(fitted.encoder.groups)]
+    told = Table(None, _noise(model, engine, fitted.encoder, columns))
     members = engine.ensemble.start(rows, [np.arange(count)] * len(steps), told, seeds, weights=fitted.weights)
     weights, kept = _trained(engine, members, rows, count, steps, show)
     total = tuple(int(before + new) for before, new in zip(np.asarray(fitted.steps)[kept], steps[kept], strict=True))
-    return fitted._replace(weights=weights, calibration=fitted.calibration[kept], steps=total)
+    return fitted._replace(weights=weights, calibration=fitted.calibration[kept], steps=total, rows=before + count)
 
 
 def in_order(
@@ -173,6 +178,11 @@ def in_order(
     """The rows in an order of their own, so that what is learned does not depend on the table's."""
     order = np.lexsort((*targets.T, *inputs.T))
     return inputs[order], targets[order], None if weights is None else weights[order]
+
+
+def _equal(rows: np.ndarray) -> np.ndarray:
+    """A number for every row, the same for rows that are equal; these must stand next to each other."""
+    return np.concatenate([[0], np.cumsum((rows[1:] != rows[:-1]).any(1))])
 
 
 def settings_of(model: Any, rows: int) -> Settings:
@@ -242,10 +252,12 @@ def _sights(columns: np.ndarray, spec: Spec, members: int) -> Sight | None:
     return many
 
 
-def _noise(model: Any, encoder: Encoder, columns: np.ndarray) -> InputPrior | None:
+def _noise(model: Any, engine: Engine, encoder: Encoder, columns: np.ndarray) -> InputPrior | None:
     """The input prior of a table: noise on the numbers, categories and flags that change now and then."""
-    if not isinstance(model.input_prior, str):
-        return None  # a function of the user's, which is part of the method
+    if isinstance(model.method, Method) or not isinstance(model.input_prior, str):
+        return None  # the user's own, which is part of the method
+    if engine.method.input_prior is None:
+        return None  # a method without
     scale, names = model.input_scale, encoder.names
     if isinstance(scale, dict):
         owners = {name: column.name for column in encoder.columns for _, many in column.layout for name in many}
@@ -263,8 +275,8 @@ def _noise(model: Any, encoder: Encoder, columns: np.ndarray) -> InputPrior | No
     for kind, places in encoder.groups:
         if kind == "category" and len(places) > 1:
             parts.append((places, FlipCategories(len(places), model.flip, one_hot=True)))
-        elif kind == "flag":
-            parts.append((places, FlipCategories(2, model.flip)))
+    flags = [place for kind, places in encoder.groups if kind == "flag" for place in places]
+    parts.append((flags, FlipCategories(2, model.flip)))
     return jax.tree.map(jnp.asarray, PerColumn(parts))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
@@ -17,15 +18,12 @@ from safetensors.numpy import save as to_bytes
 from ncprior.data.encoding import Encoder
 from ncprior.engine import Engine, Spec
 from ncprior.errors import UserError
-from ncprior.methods import Method
 from ncprior.presets import Settings
 
 FORMAT = 1
 """Version of the format; a file of a later one is refused."""
 
 _KEY = "ncprior"
-_CODE = ("method", "trunk", "input_prior", "callbacks", "random_state")
-"""Arguments of the estimator that may be code or state, which a file does not hold."""
 
 
 def save(model: Any, path: Path) -> None:
@@ -34,7 +32,7 @@ def save(model: Any, path: Path) -> None:
     arrays = {f"weights{jax.tree_util.keystr(where)}": np.ascontiguousarray(leaf) for where, leaf in leaves}
     arrays |= {"calibration": model.calibration_, "shift": model.target_shift_, "scale": model.target_scale_}
     spec: Spec = model._spec_
-    arguments = {name: value for name, value in model.get_params(deep=False).items() if _is_plain(value)}
+    arguments = {name: _plain(value) for name, value in model.get_params(deep=False).items() if _is_plain(value)}
     names = getattr(model, "feature_names_in_", None)
     notes = {
         "format": FORMAT,
@@ -42,19 +40,20 @@ def save(model: Any, path: Path) -> None:
         "arguments": arguments,
         "settings": dataclasses.asdict(spec.settings),
         "method": spec.method if isinstance(spec.method, str) else None,
-        "own": {"trunk": spec.trunk is not None, "input_prior": spec.input_prior is not None},
+        "own": [name for name in ("method", "trunk", "input_prior") if not isinstance(getattr(spec, name), str | None)],
         "encoder": model.encoder_.to_json(),
         "outputs": spec.outputs,
         "bins": spec.bins,
         "flat": model._flat_,
         "steps": model.steps_,
+        "rows": model.n_rows_,
         "validation": model.validation_,
         "fit_seconds": model.fit_seconds_,
         "target_names": model.target_names_,
         "feature_names": None if names is None else [str(name) for name in names],
         "features": model.n_features_in_,
     }
-    content = to_bytes(arrays, {_KEY: json.dumps(notes)})
+    content = to_bytes(arrays, {_KEY: json.dumps(notes, default=_plain)})
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         partial.write_bytes(content)
@@ -65,29 +64,29 @@ def save(model: Any, path: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def load(cls: type, path: Path, *, method: Method | None, trunk: Any) -> Any:
-    """The model in the file."""
+def load(cls: type, path: Path, own: dict[str, Any]) -> Any:
+    """The model in the file, with what is the user's own: a method, a trunk, an input prior."""
     notes, arrays = _read(path)
     try:
-        if notes["method"] is None and method is None:
-            raise UserError(f"{path}: was trained with a Method of its user's; give it as method=...")
-        if notes["own"]["trunk"] and trunk is None:
-            raise UserError(f"{path}: was trained with a trunk of its user's; give it as trunk=...")
+        for name in notes["own"]:
+            if own[name] is None:
+                raise UserError(f"{path}: was trained with a {name} of its user's own; give it as {name}=...")
+        given = {name: own[name] for name in notes["own"]}
         settings = Settings(**{name: _tuple(value) for name, value in notes["settings"].items()})
         encoder = Encoder.from_json(notes["encoder"])
-        chosen = notes["method"] or method
-        assert chosen is not None
+        chosen = given.get("method", notes["method"])
         size = (encoder.width, notes["outputs"])
-        spec = Spec(settings, chosen, trunk, None, encoder.groups, *size, notes["bins"])
+        code = (chosen, given.get("trunk"), given.get("input_prior"))
+        spec = Spec(settings, *code, encoder.groups, *size, notes["bins"])
         engine = Engine.of(spec)
         shapes = eqx.filter_eval_shape(engine.ensemble.trainer.method.init, *size, key=jax.random.key(0))
         weights = _fill(shapes, arrays)
         model = cls(**{name: _tuple(value) for name, value in notes["arguments"].items()})
-        model.set_params(method=chosen, trunk=trunk)
+        model.set_params(**given)
         model._spec_, model.encoder_, model.weights_ = spec, encoder, weights
         model.calibration_ = arrays["calibration"]
         model.target_shift_, model.target_scale_ = arrays["shift"], arrays["scale"]
-        model._flat_, model.steps_ = notes["flat"], tuple(notes["steps"])
+        model._flat_, model.steps_, model.n_rows_ = notes["flat"], tuple(notes["steps"]), notes["rows"]
         model.validation_, model.fit_seconds_ = notes["validation"], notes["fit_seconds"]
         model.target_names_, model.n_features_in_ = notes["target_names"], notes["features"]
         if notes["feature_names"] is not None:
@@ -125,13 +124,17 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def _fill(shapes: Any, arrays: dict[str, np.ndarray]) -> Any:
     """The arrays in the structure of the network's weights, members first."""
-    wanted = eqx.filter(shapes, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
+
+    def is_weight(leaf: Any) -> bool:
+        return isinstance(leaf, jax.ShapeDtypeStruct) and jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+    wanted = eqx.filter(shapes, is_weight)
     leaves, structure = jax.tree_util.tree_flatten_with_path(wanted)
     members = len(arrays["calibration"])
     found = []
     for where, leaf in leaves:
         array = arrays[f"weights{jax.tree_util.keystr(where)}"]
-        if array.shape != (members, *leaf.shape) or array.dtype != np.float32:
+        if array.shape != (members, *leaf.shape) or array.dtype != leaf.dtype:
             raise ValueError(f"weights{jax.tree_util.keystr(where)} have shape {array.shape}")
         found.append(array)
     return jax.tree_util.tree_unflatten(structure, found)
@@ -139,9 +142,23 @@ def _fill(shapes: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 def _is_plain(value: Any) -> bool:
     try:
-        return json.loads(json.dumps(value)) is not None or value is None
+        json.dumps(value, default=_plain)
     except TypeError:
         return False
+    return True
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of NumPy as those of Python; what is neither is not for a file."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, str | int | float | None):
+        return value
+    raise TypeError(f"{type(value).__name__} is not a plain value")
 
 
 def _tuple(value: Any) -> Any:

@@ -34,12 +34,14 @@ _GROUP = 5
 class Rows(NamedTuple):
     """The rows that labels are drawn from: inputs ``[rows, inputs]`` and targets ``[rows, outputs]``.
 
-    ``weights`` says how much each row counts ``[rows]``; without it, all count the same.
+    ``weights`` says how much each row counts ``[rows]``; without it, all count the same. ``before`` is the number of
+    labels that were learned from earlier and are not among these rows: they count for priors, which fade with labels.
     """
 
     inputs: Array
     targets: Array
     weights: Array | None = None
+    before: Array | None = None
 
 
 class Learner(NamedTuple):
@@ -140,7 +142,8 @@ class Trainer(NamedTuple):
             weights = jax.lax.dynamic_slice(in_use, (i * size,), (size,)).astype(jnp.float32)
             if rows.weights is not None:
                 weights = weights * rows.weights[chosen]
-            batch = Batch(rows.inputs[chosen], rows.targets[chosen], weights, jnp.asarray(labels))
+            known = jnp.asarray(labels if rows.before is None else labels + rows.before)
+            batch = Batch(rows.inputs[chosen], rows.targets[chosen], weights, known)
             gradient = jax.grad(loss, has_aux=True)
             grads, terms = gradient(params, batch, jax.random.fold_in(key, i))
             updates, optimizer = self.optimizer.update(grads, optimizer, params)

@@ -63,6 +63,10 @@ def in_bins(method: Method, edges: tuple[tuple[float, ...], ...]) -> Method:
     return dataclasses.replace(method, init=init)
 
 
+_NARROWEST = 1e-6
+"""Width of a bin, of standardised inputs, below which edges are taken for one."""
+
+
 class Sight(eqx.Module):
     """What the trunks of a table's ensemble are told about it: arrays, so that one program serves many tables.
 
@@ -89,6 +93,7 @@ class Sight(eqx.Module):
         width = np.ones_like(lower)
         for i, column in enumerate(inputs.T):
             edges = np.unique(np.quantile(column, np.linspace(0, 1, bins + 1)).astype(np.float32))
+            edges = edges[np.concatenate([[True], np.diff(edges) > _NARROWEST])]
             lower[i, : len(edges) - 1], width[i, : len(edges) - 1] = edges[:-1], np.diff(edges)
         variances, directions = _principal(inputs)
         whitener = (directions / np.sqrt(variances)).T

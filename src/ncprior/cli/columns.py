@@ -99,8 +99,7 @@ def described(prediction: Distribution, targets: Sequence[str], level: float | N
     told = {name: getattr(prediction, name) for name in ("mean", "std", "uncertainty", "noise")}
     if level is not None:
         told["lower"], told["upper"] = prediction.interval(level)
-    # float32 is what a model computes with: further digits would mean nothing.
-    columns = {name: values.reshape(-1, len(targets)).astype(np.float32) for name, values in told.items()}
+    columns = {name: values.reshape(-1, len(targets)) for name, values in told.items()}
     several = len(targets) > 1
     return {
         f"{name}_{target}" if several else name: values[:, i]
