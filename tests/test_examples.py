@@ -5,9 +5,12 @@ import importlib.util
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import ncprior.batches
 import ncprior.distributions
+import ncprior.estimators
 import ncprior.input_priors
 import ncprior.prediction
 
@@ -22,7 +25,10 @@ def test_ncp_for_a_network_of_ones_own():
     assert with_ncp > 3 * without
 
 
-@pytest.mark.parametrize("module", [ncprior.distributions, ncprior.input_priors, ncprior.prediction])
+@pytest.mark.parametrize(
+    "module",
+    [ncprior.batches, ncprior.distributions, ncprior.estimators, ncprior.input_priors, ncprior.prediction],
+)
 def test_docstrings(module):
     result = doctest.testmod(module)
     assert result.attempted > 0
@@ -35,3 +41,14 @@ def test_the_code_in_the_readme_runs():
     assert blocks
     for block in blocks:
         exec(block, {})
+
+
+def test_the_code_in_the_guide_to_tables_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ncprior.fitting._STEPS", 10)
+    (block,) = re.findall(r"```python\n(.*?)```", (EXAMPLES.parent / "docs" / "tables.md").read_text(), re.DOTALL)
+    rows = np.random.default_rng(0).normal(size=(12, 2))
+    names = {"X": rows, "y": rows[:, 0], "X_new": rows, "X_pool": rows}
+    exec(block, names)
+    assert (tmp_path / "model.ncp").exists()
+    assert names["functions"].shape == (20, 12)
