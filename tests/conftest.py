@@ -11,12 +11,27 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 # Programs here are small and run once: compiling them fast matters more than what is compiled.
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0".strip()
+FAST = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FAST}".strip()
 
 import jax
 import pytest
 
+from ncprior.engine import _engine
+
 jax.config.update("jax_num_cpu_devices", 2)
+
+# Many tests compile the same programs: the first one keeps them for the others.
+jax.config.update("jax_compilation_cache_dir", os.environ["XDG_CACHE_HOME"])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget():
+    """Drops the programs of a file of tests: each holds pieces of memory of which a process may have only so many."""
+    yield
+    _engine.cache_clear()
+    jax.clear_caches()
 
 
 @pytest.fixture

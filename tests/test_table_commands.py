@@ -29,7 +29,7 @@ TINY = ["--members", "2", "--epochs", "3"]
 
 def ncprior(*arguments):
     """In a process of its own, which like the tests compiles fast rather than well."""
-    return subprocess.run([NCPRIOR, *map(str, arguments)], capture_output=True, text=True, timeout=180)
+    return subprocess.run([NCPRIOR, *map(str, arguments)], capture_output=True, text=True, timeout=300)
 
 
 def houses(rows=ROWS, seed=0):
@@ -312,7 +312,7 @@ def test_ctrl_c_in_a_real_process(folder, tmp_path):
     try:
         time.sleep(4)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 130

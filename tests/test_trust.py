@@ -314,7 +314,7 @@ def test_the_spread_of_labels_saved():
 
 def ncprior(*arguments):
     command = [NCPRIOR, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_evaluate_in_a_real_process(table, tmp_path, monkeypatch, capsys):

@@ -126,7 +126,8 @@ class _Key:
         return isinstance(other, _Key) and self.key == other.key
 
 
-@lru_cache(maxsize=64)
+# Compiled programs hold pieces of memory of which Linux gives a process 65,530: here about 1,000 for each engine.
+@lru_cache(maxsize=16)
 def _engine(key: _Key) -> Engine:
     return Engine(key.spec)
 
