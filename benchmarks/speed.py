@@ -188,10 +188,10 @@ def wide() -> dict[str, Any]:
     from ncprior.methods import methods
 
     steps, random, settings = 60, np.random.default_rng(0), configure().settings
-    shapes = ((256 * steps, 8), (256 * steps, 1), (100, 8), (100, 1))
-    data = Dataset(*(random.normal(size=shape).astype(np.float32) for shape in shapes))
+    inputs, targets = (random.normal(size=(256 * steps, n)).astype(np.float32) for n in (8, 1))
+    data = Dataset(inputs, targets, inputs[:100], targets[:100])
     chain = jax.jit(lambda a, b, n: jax.lax.fori_loop(0, n, lambda _, x: (x @ b) * 0.001, a))
-    result = {}
+    result: dict[str, Any] = {}
     for name in ("bbb", "bbb+ncp"):
         regression = Regression(methods(settings)[name], settings, Schedule(epochs=50), data, seed=0)
         state = regression.start()
@@ -203,8 +203,7 @@ def wide() -> dict[str, Any]:
         for epoch in range(1, REPEATS + 2):
             probe = 2 * rows * 1000 * 1000 * 2 * steps / timed(partial(chain, a, b, 2 * steps), time.perf_counter)
             start = time.perf_counter()
-            for state, _ in regression.train(state, epoch):
-                pass
+            *_, (state, _) = regression.train(state, epoch)
             shares.append(flops * steps / (time.perf_counter() - start) / probe)
         result |= {f"wide_{name}_gflops": probe * median(shares[1:]) / 1e9, f"wide_{name}_share": median(shares[1:])}
     return result
