@@ -77,7 +77,8 @@ def create(folder, config, *, resume=False):
 
 def test_configuration_follows_the_preset_and_the_recipe():
     reference, paper = configure(), configure(preset="paper", recipe="tuned", epochs=4, batch_size=128, seed=3)
-    assert reference.settings.hidden == paper.settings.hidden == (1000, 1000, 1000)
+    assert (reference.settings.hidden, paper.settings.hidden) == ((1000, 1000, 1000), (512, 512, 512))
+    assert (reference.settings.expectation, paper.settings.expectation) == ("sampled", "exact")
     assert (reference.settings.input_noise_std, reference.settings.gamma) == (0.1, 0.1)
     assert (reference.settings.weight_kl, reference.settings.noise_prior_std) == (1.0, None)
     assert reference.settings.learning_rate == 1e-4
