@@ -1,9 +1,9 @@
 """The paper's regression of flight delays on all training rows (Section 5.4): Table 1.
 
 The paper trains one network with three layers of 1000 units for each method, and says neither for how many epochs nor
-when it stopped. The recipe ``paper`` trains it a fixed number of epochs at the paper's learning rate; ``tuned`` says how
-to do better, see `RECIPES`. No recipe looks at test rows: the
-last part of the training rows, in the order of the split, says which epoch is best.
+when it stopped. The recipe ``paper`` trains it a fixed number of epochs at the paper's learning rate; ``tuned`` says
+how to do better, see `RECIPES`. No recipe looks at test rows: the last part of the training rows, in the order of the
+split, says which epoch is best.
 """
 
 import dataclasses
