@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 
@@ -33,13 +32,30 @@ def pick_batch(
     """The rows of a pool that a batch rule picks."""
     key_sketch, key_rule = jax.random.split(key)
 
-    def features(table: pa.Table) -> np.ndarray:
-        inputs = fitted.encoder.transform(table)
-        wide = chunked(lambda part: fitted.engine.features(fitted.weights, fitted.calibration, part), inputs)
-        return np.asarray(sketch(jnp.asarray(wide), _WIDEST, key=key_sketch))
+    def narrow(part: Any) -> Any:
+        return sketch(fitted.engine.features(fitted.weights, fitted.calibration, part), _WIDEST, key=key_sketch)
 
-    phi = features(pool)
+    def features(table: pa.Table) -> np.ndarray:
+        return np.asarray(chunked(narrow, fitted.encoder.transform(table)))
+
+    phi, noise = features(pool), np.asarray(chunked(NOISE, fitted.predict(pool)).mean(-1), np.float32)
     seen = phi[:0] if labelled is None else features(labelled)
-    noise = np.asarray(chunked(NOISE, fitted.predict(pool)).mean(-1), np.float32)
-    picked = jax.jit(rule, static_argnames="count")(phi, seen, noise, excluded, count=count, key=key_rule)
-    return np.asarray(picked)
+    # Filled up, so that pools and labels of about the same number share a program: with rows that cannot be picked,
+    # and with repeats.
+    more, again = _room(len(phi)) - len(phi), _room(len(seen)) - len(seen) if len(seen) else 0
+    phi, noise, excluded = (
+        np.pad(part, [(0, more), *[(0, 0)] * (part.ndim - 1)], constant_values=fill)
+        for part, fill in ((phi, 0), (noise, 1), (excluded, True))
+    )
+    seen = np.pad(seen, ((0, again), (0, 0)), mode="edge" if again else "constant")
+    return np.asarray(_PICK(rule, phi, seen, noise, excluded, count=count, key=key_rule))
+
+
+_PICK = jax.jit(
+    lambda rule, *arrays, count, key: rule(*arrays, count=count, key=key), static_argnums=0, static_argnames="count"
+)
+
+
+def _room(rows: int) -> int:
+    """The next of few numbers of rows: powers of 2, then multiples of 16,384."""
+    return max(64, 1 << (rows - 1).bit_length()) if rows <= 1 << 14 else -(-rows >> 14) << 14

@@ -136,6 +136,10 @@ class Table(NamedTuple):
     sights: Sight | None  # one for each member, on a leading axis; None for trunks that have none
     input_prior: InputPrior | None  # takes the place of the method's own
 
+    def of(self, members: np.ndarray) -> "Table":
+        """What these members are told."""
+        return self._replace(sights=jax.tree.map(lambda leaf: leaf[members], self.sights))
+
 
 Members = list[Learner]
 """Members of an ensemble in groups that are trained together, each with a leading axis."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ncprior.data.encoding import Encoder, Group
 from ncprior.engine import CDF, LOG_PROB, MEAN, Engine, Spec, chunked
-from ncprior.ensemble import Holdout, Members, Stopping, Table, groups, hold_out
+from ncprior.ensemble import Holdout, Stopping, Table, hold_out
 from ncprior.errors import UserError
 from ncprior.input_priors import FlipCategories, InputPrior, PerColumn, Shaped
 from ncprior.methods import INPUT_NOISE, TITLES, Method
@@ -123,21 +123,19 @@ def fit(
             if not len(family):
                 continue
             part = [held[i] for i in family]
-            sights = Table(jax.tree.map(lambda leaf: leaf[family], told.sights), told.input_prior)  # noqa: B023
             rule = dataclasses.replace(stopping, gap_share=0.0 if sharp else 0.5)
             seeds = _seeds(seed, 0, model.members)[family]
-            search = engine.ensemble.search(rows, part, sights, seeds, rule, _telling(show, "searching", rule.most))
+            search = engine.ensemble.search(
+                rows, part, told.of(family), seeds, rule, _telling(show, "searching", rule.most)
+            )
             steps[family] = search.steps
             calibration[family] = engine.ensemble.calibrate(search, rows, part)
             for place, i in enumerate(family):
-                found[i] = jax.tree.map(lambda leaf: leaf[place], search.weights)  # noqa: B023
+                found[i] = _take(search.weights, place)
         first = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
         searched = Fitted(spec, encoder, first, calibration, shift, scale, (), None, count)
         validation = _validate(searched, inputs, targets, held[0])
-    show(FitProgress("training", 0, int(steps.sum()), None))
-    visible = [np.arange(count)] * model.members
-    members = engine.ensemble.start(rows, visible, told, _seeds(seed, 1, model.members))
-    weights, kept = _trained(engine, members, rows, count, steps, show)
+    weights, kept = _trained(engine, rows, count, told, _seeds(seed, 1, model.members), steps, show)
     return Fitted(
         spec, encoder, weights, calibration[kept], shift, scale, tuple(int(n) for n in steps[kept]), validation, count
     )
@@ -166,8 +164,7 @@ def go_on(
     engine, seeds = fitted.engine, _seeds(seed, 2, len(steps))
     columns = inputs[:, number_columns(fitted.encoder.groups)]
     told = Table(None, _noise(model, engine, fitted.encoder, columns))
-    members = engine.ensemble.start(rows, [np.arange(count)] * len(steps), told, seeds, weights=fitted.weights)
-    weights, kept = _trained(engine, members, rows, count, steps, show)
+    weights, kept = _trained(engine, rows, count, told, seeds, steps, show, fitted.weights)
     total = tuple(int(before + new) for before, new in zip(np.asarray(fitted.steps)[kept], steps[kept], strict=True))
     return fitted._replace(weights=weights, calibration=fitted.calibration[kept], steps=total, rows=before + count)
 
@@ -290,29 +287,49 @@ def _telling(show: Show, stage: str, total: int) -> Callable[[int, float], None]
 
 
 def _trained(
-    engine: Engine, members: Members, rows: Rows, count: int, steps: np.ndarray, show: Show
+    engine: Engine,
+    rows: Rows,
+    count: int,
+    told: Table,
+    seeds: np.ndarray,
+    steps: np.ndarray,
+    show: Show,
+    weights: Any = None,
 ) -> tuple[Any, np.ndarray]:
-    """The weights of members after their numbers of steps, and which of them have any."""
-    total, ensemble = int(steps.sum()), engine.ensemble
-    places = groups(len(steps))
-    done = 0
-    # Members that train for as long as each other go on together.
+    """The weights of members after their numbers of steps on all rows, and which of them have any.
+
+    Fresh members, or those with these ``weights``. Those that train for as long as each other go on together.
+    """
+    total, done, ensemble = int(steps.sum()), 0, engine.ensemble
+    show(FitProgress("training", 0, total, None))
+    trained: list[Any] = [None] * len(steps)
+    failures: list[tuple[int, int]] = [(-1, 0)] * len(steps)
     for number in np.unique(steps):
-        some = [i for i, place in enumerate(places) if steps[place.start] == number]
+        some = np.flatnonzero(steps == number)
+        visible = [np.arange(count)] * len(some)
+        members = ensemble.start(rows, visible, told.of(some), seeds[some], _take(weights, some))
         # Often enough for progress to be seen and Ctrl-C to be heard.
         marks = np.unique(np.linspace(0, number, max(11, number // 500)).astype(int))
         for first, last in itertools.pairwise(marks):
-            trained, _ = ensemble.train([members[i] for i in some], rows, count, first, last)
-            for i, group in zip(some, trained, strict=True):
-                members[i] = group
-            done += (last - first) * len(some) * (places[0].stop - places[0].start)
+            members, _ = ensemble.train(members, rows, count, first, last)
+            done += (last - first) * len(some)
             show(FitProgress("training", int(done), total, None))
-    failed = np.concatenate([np.asarray(group.failed) for group in members])
-    kept = np.flatnonzero(failed < 0)
+        whole = ensemble.gather(members)
+        failed, culprits = (
+            np.concatenate([np.asarray(getattr(group, name)) for group in members]) for name in ("failed", "culprits")
+        )
+        for place, i in enumerate(some):
+            trained[i], failures[i] = _take(whole, place), (int(failed[place]), int(culprits[place]))
+    kept = np.array([i for i, (failed, _) in enumerate(failures) if failed < 0], int)
     if not len(kept):
-        why = explain_failure(ensemble.trainer.method, int(failed[0]), int(members[0].culprits[0]))
+        why = explain_failure(ensemble.trainer.method, *failures[0])
         raise UserError(f"{why}; choose a smaller learning_rate, or look for extreme values in the table")
-    return jax.tree.map(lambda leaf: leaf[kept], ensemble.gather(members)), kept
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *(trained[i] for i in kept)), kept
+
+
+def _take(tree: Any, members: Any) -> Any:
+    """Some members of arrays with a leading axis of all."""
+    return jax.tree.map(lambda leaf: leaf[members], tree)
 
 
 def _validate(fitted: Fitted, inputs: np.ndarray, targets: np.ndarray, held: Holdout) -> dict[str, float] | None:
