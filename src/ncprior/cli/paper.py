@@ -36,7 +36,7 @@ MethodsOption = Annotated[
     ),
 ]
 AcquisitionOption = Annotated[
-    str | None, typer.Option(help="Score for every method, e.g. random. [default: each method's own]")
+    str | None, typer.Option(help="Score for every method, e.g. random. \\[default: each method's own]")
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -51,7 +51,7 @@ DEFAULT_METHODS = "bbb+ncp,odc+ncp,bbb,det"
 def paper_toy(
     preset: PresetOption = Preset.reference,
     methods: MethodsOption = DEFAULT_METHODS,
-    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. [default: 20; quick: 4]")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 20; quick: 4]")] = None,
     acquisition: AcquisitionOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="A fifth of the epochs: about a minute.")] = False,
     change: SetOption = None,
@@ -92,7 +92,7 @@ DataOption = Annotated[
 ]
 SplitOption = Annotated[str, typer.Option(help="temporal, plane-order or random.")]
 PlanesOption = Annotated[
-    Path | None, typer.Option(help="Table of planes for dataexpo. [default: plane-data.csv beside the flights]")
+    Path | None, typer.Option(help="Table of planes for dataexpo. \\[default: plane-data.csv beside the flights]")
 ]
 
 
@@ -103,7 +103,7 @@ def paper_flights(
     planes: PlanesOption = None,
     preset: PresetOption = Preset.reference,
     methods: MethodsOption = DEFAULT_METHODS,
-    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. [default: 10; quick: 3]")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 10; quick: 3]")] = None,
     acquisition: AcquisitionOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="Half of the labels, fewer seeds.")] = False,
     change: SetOption = None,
@@ -151,11 +151,11 @@ def paper_robustness(
     planes: PlanesOption = None,
     preset: PresetOption = Preset.reference,
     seeds: Annotated[
-        int | None, typer.Option(help="Number of seeds for each of the 20 settings. [default: 5; quick: 2]")
+        int | None, typer.Option(help="Number of seeds for each of the 20 settings. \\[default: 5; quick: 2]")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The quick schedule, two seeds.")] = False,
     change: SetOption = None,
-    out: Annotated[Path | None, typer.Option(help="Folder. [default: runs/robustness-TASK]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder. \\[default: runs/robustness-TASK]")] = None,
     resume: ResumeOption = False,
 ) -> None:
     """Robustness to noise patterns: Figure 5 and the figure of appendix C. The data options are for flights.
@@ -208,7 +208,7 @@ def paper_regression(
         Recipe, typer.Option(help="The paper's training, or one that is tuned on held-out training rows.")
     ] = Recipe.paper,
     methods: MethodsOption = "bbb,bbb+ncp,odc+ncp,det",
-    epochs: Annotated[int | None, typer.Option(help="Epochs. [default: the recipe's]")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs. \\[default: the recipe's]")] = None,
     batch_size: Annotated[int, typer.Option(help="Rows in a mini batch.")] = 256,
     seed: Annotated[int, typer.Option(help="Seed of weights, batches and noise.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Narrow networks on 50,000 rows.")] = False,
