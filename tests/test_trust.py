@@ -291,13 +291,15 @@ def test_a_fit_that_fails_does_not_stop_the_others(table, tmp_path, monkeypatch)
 
 def test_labels_saved_by_hand():
     labels = np.array([10.0, 20.0, 30.0])
-    good, control = np.array([4.0, 1.0, 0.5]), np.array([4.0, 3.0, 2.0])
-    # The control ends with 2, which the other reaches two thirds of the way from 10 to 20.
-    assert simulate.labels_saved(labels, good, control) == pytest.approx(30 - (10 + 20 / 3))
-    assert simulate.labels_saved(labels, control, good) == pytest.approx(-(30 - (10 + 20 / 3)))
+    good, control = np.array([4.0, 2.0, 0.0]), np.array([4.0, 3.0, 2.0])
+    # The control ends with 2 after 30 labels, which the other reaches after 20; on the way it needs 20 and 15.
+    assert simulate.labels_saved(labels, good, control) == pytest.approx(1 - 15 / 20, abs=0.01)
+    assert simulate.labels_saved(labels, control, good) == pytest.approx(1 - 20 / 15, abs=0.01)
     assert simulate.labels_saved(labels, control, control) == 0
-    # A value counts from the first time that it is reached.
-    assert simulate.labels_saved(labels, np.array([4.0, 2.0, 9.0]), control) == 10
+    # A value counts from the first time that it is reached, for both.
+    assert simulate.labels_saved(labels, np.array([4.0, 2.0, 9.0]), control) == pytest.approx(0.25, abs=0.01)
+    level = np.array([4.0, 3.0, 3.0])
+    assert simulate.labels_saved(labels, level, level) == 0
     assert np.isnan(simulate.labels_saved(labels, np.array([np.nan, 1.0, 1.0]), control))
 
 
@@ -307,7 +309,8 @@ def test_the_spread_of_labels_saved():
     better = 5 - 0.03 * labels + 0.05 * rng.normal(size=(10, 5))
     found = simulate.saving(labels, better, control)
     assert found.low < found.mean < found.high
-    assert found.mean == pytest.approx(100 - 2 / 0.03, abs=5)
+    # For the same value 0.02 x control's labels = 0.03 x the rule's, 20 at the least.
+    assert found.mean == pytest.approx(1 / 4, abs=0.1)
     assert found.low > 0
     assert np.isnan(simulate.saving(labels, better[:1], control[:1]).low)
 

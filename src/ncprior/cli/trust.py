@@ -215,12 +215,12 @@ def spread(value: dict[str, float | None] | None) -> str:
 
 
 def saved(value: dict[str, float | None]) -> str:
-    """Labels saved, and the range over the seeds."""
+    """Share of labels saved, and the range over the seeds."""
     mean, low, high = (value[key] for key in ("mean", "low", "high"))
     if mean is None:
         return "-"
     return (
-        f"{mean:+.0f}" if low is None or high is None or math.isnan(low) else f"{mean:+.0f} ({low:+.0f} to {high:+.0f})"
+        f"{mean:+.0%}" if low is None or high is None or math.isnan(low) else f"{mean:+.0%} ({low:+.0%} to {high:+.0%})"
     )
 
 

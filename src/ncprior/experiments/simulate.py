@@ -36,6 +36,8 @@ ESTIMATOR: dict[str, Any] = {"members": 3}
 """Arguments of `NCPRegressor` that make each of the many fits faster."""
 QUICK: dict[str, Any] = {"seeds": 2, "labels": 100, "rows": 5_000}
 QUICK_ESTIMATOR: dict[str, Any] = {"members": 2}
+_LEVELS = 100
+"""Points of the control's curve at which labels are compared."""
 _RESAMPLES = 1_000
 """Draws of seeds with replacement that say how far the labels saved depend on the seeds."""
 
@@ -75,7 +77,7 @@ class Config:
 
 
 class Saving(NamedTuple):
-    """Labels saved against random: the number from the mean curves, and 5% and 95% quantiles over drawn seeds."""
+    """Labels saved against random: the share from the mean curves, and 5% and 95% quantiles over drawn seeds."""
 
     mean: float
     low: float
@@ -213,17 +215,19 @@ def write_results(records: Records) -> dict[str, Any]:
 
 
 def labels_saved(labels: np.ndarray, curve: np.ndarray, control: np.ndarray) -> float:
-    """How many labels fewer a rule needs than the control for the value that the worse of the two ends with.
+    """The share of the control's labels that a rule can do without for the same value, on average along the curve.
 
-    Values in between are interpolated, and a value counts from the first time that it is reached. The number is
-    negative if the control is the better one, and changes its sign if the two change places.
+    The average is over numbers of labels of the control, up to where it comes to the value that the worse of the two
+    ends with. Values in between are interpolated, and a value counts from the first time that it is reached. The share
+    is negative if the rule needs more.
     """
     curve, control = np.minimum.accumulate(curve), np.minimum.accumulate(control)
     if not np.isfinite([curve[-1], control[-1]]).all():
         return float("nan")
-    if curve[-1] <= control[-1]:
-        return float(labels[-1] - reach(labels, curve, control[-1]))
-    return float(reach(labels, control, curve[-1]) - labels[-1])
+    last = reach(labels, control, max(curve[-1], control[-1]))
+    levels = np.interp(np.linspace(labels[0], last, _LEVELS + 1)[1:], labels, control)
+    needed, by_control = (sum(reach(labels, one, level) for level in levels) for one in (curve, control))
+    return float(1 - needed / by_control)
 
 
 def reach(labels: np.ndarray, curve: np.ndarray, level: float) -> float:

@@ -37,11 +37,10 @@ def savings(results: dict[str, Any]) -> str:
     most = {rule: value for rule, value in most.items() if value is not None and np.isfinite(value)}
     if not most:
         return "There is no rule to compare with random."
-    best, last = max(most, key=lambda rule: most[rule]), results["counts"][-1]
+    best = max(most, key=lambda rule: most[rule])
     if most[best] <= 0:
-        return f"No rule reached the error of {last} random labels with fewer of them."
-    needed, share = last - most[best], most[best] / last
-    return f"For the error of {last} random labels, {LOOKS[best].title} needed {needed:.0f}: {share:.0%} fewer."
+        return "No rule reached the error of random labels with fewer of them."
+    return f"For the error of random labels, {LOOKS[best].title} needed {most[best]:.0%} fewer on average."
 
 
 def draw_simulation(labels: list[int], rules: dict[str, Any], unit: str, seeds: int) -> Figure:
@@ -62,26 +61,26 @@ def draw_simulation(labels: list[int], rules: dict[str, Any], unit: str, seeds: 
 
 
 def _saved_table(results: dict[str, Any]) -> Table:
-    rows, last = [], results["counts"][-1]
+    rows = []
     for rule, of in results["rules"].items():
         cells = [name_cell(rule)]
         for metric in simulate.COMPARED:
             cells.append(Cell(number(of[metric]["mean"][-1]), f"± {number(of[metric]['std'][-1])}"))
         for metric in simulate.COMPARED:
-            cells.append(_saving(of["saved"][metric], last) if rule != simulate.CONTROL else Cell("–", "the control"))
+            cells.append(_saving(of["saved"][metric]) if rule != simulate.CONTROL else Cell("–", "the control"))
         rows.append([*cells, Cell(number(of["seconds"]))])
     note = (
-        f"Labels saved: how many fewer than random a rule needs for the value that random ends with, of {last}; if it "
-        "ends worse than random, how many more it needs than random for its own last value, as a negative number. From "
-        "the mean curves, with the middle 90% over draws of the seeds; if that range holds 0, they do not settle it."
+        "Labels saved: how many fewer than random a rule needs for the same value, in percent of random's, on average "
+        "along random's curve; negative if it needs more. From the mean curves, with the middle 90% over draws of the "
+        "seeds; if that range holds 0, they do not settle it."
     )
     header = ["Rule", "Final RMSE", "Final NLPD", "Labels saved (RMSE)", "Labels saved (NLPD)", "Seconds a seed"]
     return Table("Labels saved against random", note, header, rows)
 
 
-def _saving(saved: dict[str, float | None], last: int) -> Cell:
+def _saving(saved: dict[str, float | None]) -> Cell:
     mean, low, high = (saved[key] for key in ("mean", "low", "high"))
     if mean is None or not np.isfinite(mean):
         return Cell("–", "the density is not finite")
-    spread = "" if low is None or high is None or not np.isfinite(low) else f"{low:+.0f} to {high:+.0f}"
-    return Cell(f"{mean:+.0f} ({mean / last:+.0%})", spread)
+    spread = "" if low is None or high is None or not np.isfinite(low) else f"{low:+.0%} to {high:+.0%}"
+    return Cell(f"{mean:+.0%}", spread)
