@@ -2,8 +2,8 @@
 
 The paper trains one network with three layers of 1000 units for each method, and says neither for how many epochs nor
 when it stopped. The recipe ``paper`` trains it a fixed number of epochs at the paper's learning rate; ``tuned`` says
-how to do better, see `RECIPES`. No recipe looks at test rows: the last part of the training rows, in the order of the
-split, says which epoch is best.
+how to do better, see `RECIPES`. No recipe looks at test rows; with ``validation`` in the schedule, the last part of the
+training rows, in the order of the split, says which epoch is best.
 """
 
 import dataclasses
@@ -73,14 +73,15 @@ class Recipe(NamedTuple):
 RECIPES = {
     "paper": Recipe(Schedule(epochs=10), {"hidden": (1000,) * 3, "learning_rate": 1e-4}),
     "tuned": Recipe(
-        Schedule(epochs=12, decay="cosine", bins=128, validation=1 / 8, beta=0.5),
-        {"hidden": (512,) * 3, "learning_rate": 1e-3, "expectation": "exact"},
+        Schedule(epochs=30, decay="cosine", bins=128, beta=0.5),
+        {"hidden": (512,) * 3, "learning_rate": 1e-3, "expectation": "exact", "odc_noised_nll": False},
         times="minutes",
     ),
 }
 """``paper``: the paper's learning rate; the number of epochs is ours. ``tuned``: times in minutes, inputs in bins, a
-likelihood in closed form that does not neglect late flights, a learning rate that falls, and the epoch that is best on
-validation rows."""
+likelihood in closed form that does not neglect late flights, and a learning rate that falls; ODC+NCP as in the paper's
+text. Its settings were chosen on the last eighth of the training rows; 30 epochs suit ``plane-order``, and 6
+``temporal``, where more of them learn the past too well."""
 
 _FLIGHTS = {
     "paper": {"input_noise_std": 0.1**0.5, "gamma": 1.0, "weight_kl": 1.0},
