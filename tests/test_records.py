@@ -35,6 +35,18 @@ def test_resuming_needs_the_same_settings(records):
         Records.create(records.folder, "other", records.config, resume=True)
 
 
+def test_other_versions_are_told(tmp_path, capsys):
+    Records.create(tmp_path / "run", "toy", {"seeds": 2}, resume=False)
+    Records.create(tmp_path / "run", "toy", {"seeds": 2}, resume=True)
+    assert capsys.readouterr().err == ""
+    file = tmp_path / "run" / "config.json"
+    content = json.loads(file.read_text())
+    content["versions"]["jax"] = "0.0.1"
+    file.write_text(json.dumps(content))
+    Records.create(tmp_path / "run", "toy", {"seeds": 2}, resume=True)
+    assert "begun with other versions of jax" in capsys.readouterr().err
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(UserError, match="not a run of ncprior"):

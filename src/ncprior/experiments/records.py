@@ -52,6 +52,8 @@ class Records:
             if not resume:
                 raise UserError(f"{folder} already holds a run: add --resume to go on with it, or choose another --out")
             records._check_same(content)
+            if changed := [name for name, value in versions().items() if records.versions.get(name) != value]:
+                print(f"{folder} was begun with other versions of {', '.join(changed)}", file=sys.stderr)
             return records
         if Path(folder).exists() and (not Path(folder).is_dir() or any(Path(folder).iterdir())):
             raise UserError(f"{folder} exists and is not a run of ncprior: choose another --out")
