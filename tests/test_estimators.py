@@ -4,6 +4,7 @@ import pickle
 
 import equinox as eqx
 import jax
+import jax.flatten_util
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -96,14 +97,21 @@ def test_predictions_do_not_depend_on_other_rows_nor_compile_again(fitted, compi
 def test_suggests_rows_where_it_is_uncertain(fitted):
     pool = np.linspace(-5, 5, 101)[:, None]
     gain = fitted.information_gain(pool)
-    picked = fitted.suggest(pool, n=5)
+    picked = fitted.suggest(pool, n=5, acquisition="information_gain")
     np.testing.assert_array_equal(np.sort(gain[picked])[::-1], np.sort(gain)[::-1][:5])
-    drawn = fitted.suggest(pool, n=50, temperature=0.5, random_state=0)
+    by_gain = {"acquisition": "information_gain", "temperature": 0.5, "random_state": 0}
+    drawn = fitted.suggest(pool, n=50, **by_gain)
     assert len(set(drawn)) == 50
-    np.testing.assert_array_equal(drawn, fitted.suggest(pool, n=50, temperature=0.5, random_state=0))
-    for rule in ("max_det", "lcmd", "bait", "k_center", "uncertainty", "random"):
+    np.testing.assert_array_equal(drawn, fitted.suggest(pool, n=50, **by_gain))
+    for rule in ("kmeans_pp", "max_det", "lcmd", "bait", "k_center", "uncertainty", "random"):
         rows = fitted.suggest(pool, n=7, acquisition=rule, labelled=wave()[0], random_state=0)
         assert len(set(rows)) == 7
+    # Rows that the model was trained on are known to it.
+    np.testing.assert_array_equal(
+        fitted.suggest(pool, n=7, random_state=0), fitted.suggest(pool, n=7, labelled=wave()[0], random_state=0)
+    )
+    with pytest.raises(UserError, match="kmeans_pp is a rule for batches"):
+        fitted.suggest(pool, temperature=0.5)
     left = np.ones(101, bool)
     left[:3] = False
     assert set(fitted.suggest(pool, n=3, exclude=left)) == {0, 1, 2}
@@ -121,6 +129,29 @@ def test_batch_features_have_the_variance_of_the_mean(fitted):
     wanted = fitted.predict_distribution(X).uncertainty / fitted.target_scale_
     # The bias has a belief of its own, which is no feature.
     np.testing.assert_allclose(np.sqrt((phi**2).sum(1)), wanted, rtol=0.1, atol=0.05)
+
+
+def test_sketches_hold_gradients_and_what_layers_get(fitted):
+    inner, X = fitted._fitted(), np.linspace(-3, 3, 6)[:, None]
+    inputs = inner.encoder.transform(X)
+
+    def products(member):
+        network = eqx.combine(jax.tree.map(lambda leaf: leaf[member], inner.weights), inner.engine.ensemble.static)
+
+        def mean(weights, row):
+            where = lambda net: (net.trunk.trunk.layers, net.heads["mean"].mean, net.heads["mean"].bias)  # noqa: E731
+            return eqx.tree_at(where, network, weights)(row)["mean"].mean[0]
+
+        weights = (network.trunk.trunk.layers, network.heads["mean"].mean, network.heads["mean"].bias)
+        gradients = [jax.flatten_util.ravel_pytree(jax.grad(mean)(weights, row))[0] for row in inputs]
+        *layers, _ = jax.vmap(lambda row: network.trunk.trunk.activations(network.trunk.see(row)))(inputs)
+        return np.inner(gradients, gradients) + sum(1 + np.inner(layer, layer) for layer in layers)
+
+    exact = products(0) + products(1)
+    keys = jax.random.split(jax.random.key(0), 40)
+    sketches = [np.asarray(inner.engine.sketches(inner.weights, inputs, key, size=256)) for key in keys]
+    found = np.mean([phi @ phi.T for phi in sketches], axis=0)
+    np.testing.assert_allclose(found, exact, rtol=0.1, atol=0.03 * exact.max())
 
 
 def test_functions_spread_as_the_uncertainty_says(fitted):

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ncprior.acquisition import SCORES
+from ncprior.batches import RULES
 from ncprior.cli import tables as commands
 from ncprior.cli.main import main
 from ncprior.data import tables
@@ -223,12 +224,12 @@ def test_suggest_in_a_real_process(trained, model, folder, tmp_path):
     pa_csv.write_csv(houses().slice(0, 50), tmp_path / "labelled.csv")
     out = tmp_path / "to_label.csv"
     options = ["-n", 5, "--id", "house", "--exclude", tmp_path / "labelled.csv", "--out", out, "--json"]
-    done = ncprior("suggest", trained[0], folder / "houses.csv", *options)
+    done = ncprior("suggest", trained[0], folder / "houses.csv", "--acquisition", "information_gain", *options)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["pool_rows"], summary["excluded"]) == (150, 50)
     inputs = houses().drop_columns(["house", "price"])
-    best = model.suggest(inputs, 5, exclude=np.arange(150) < 50)
+    best = model.suggest(inputs, 5, acquisition="information_gain", exclude=np.arange(150) < 50)
     assert [row["house"] for row in summary["suggestions"]] == [f"{i:04d}" for i in best]
     table = tables.read(out, schema={"house": pa.string()})
     assert table["house"].to_pylist() == [f"{i:04d}" for i in best]
@@ -241,6 +242,26 @@ def test_suggest_in_a_real_process(trained, model, folder, tmp_path):
     np.testing.assert_allclose(table["mean"], prediction.mean, rtol=1e-3)
 
 
+@pytest.mark.parametrize("candidates", [50_000, 60])
+def test_batches_are_picked_among_candidates(candidates, trained, folder, tmp_path, run, monkeypatch):
+    monkeypatch.setattr("ncprior.cli.pool.CANDIDATES", candidates)
+    options = ["-n", 20, "--id", "house", "--json"]
+    first = json.loads(run("suggest", trained[0], folder / "houses.csv", *options))["suggestions"]
+    assert len({row["house"] for row in first}) == 20
+    assert {"rank", "information_gain", "uncertainty"} <= set(first[0])
+    assert "score" not in first[0]
+    again, other = (
+        json.loads(run("suggest", trained[0], folder / "houses.csv", *options, "--seed", seed))["suggestions"]
+        for seed in (0, 1)
+    )
+    assert again == first
+    assert {row["house"] for row in other} != {row["house"] for row in first}
+    exclude = tmp_path / "labelled.csv"
+    pa_csv.write_csv(houses().slice(0, 130), exclude)
+    rest = json.loads(run("suggest", trained[0], folder / "houses.csv", *options, "--exclude", exclude))["suggestions"]
+    assert sorted(row["house"] for row in rest) == [f"{i:04d}" for i in range(130, 150)]
+
+
 def test_suggest_for_people(trained, folder, run):
     told = run("suggest", trained[0], folder / "houses.csv", "-n", 3, "--greedy", "--acquisition", "uncertainty")
     assert "information_gain" in told
@@ -248,9 +269,10 @@ def test_suggest_for_people(trained, folder, run):
     assert "garden" not in told  # the file has the inputs; a small table need not
 
 
-def test_shards_suggest_as_the_whole(trained, folder, tmp_path, run):
+@pytest.mark.parametrize("how", [[], ["--acquisition", "information_gain", "--temperature", 0.2]])
+def test_shards_suggest_as_the_whole(how, trained, folder, tmp_path, run):
     shards(houses(), tmp_path / "shards", 40)
-    options = ["-n", 20, "--temperature", 0.2, "--seed", 3, "--json"]
+    options = ["-n", 20, *how, "--seed", 3, "--json"]
     whole, parts, other = (
         json.loads(run("suggest", trained[0], path, *options, *more))["suggestions"]
         for path, more in (
@@ -279,6 +301,7 @@ def test_defaults_are_those_of_the_estimator():
     assert ours["temperature"].default == theirs["temperature"].default
     assert ours["acquisition"].default == theirs["acquisition"].default
     assert ours["count"].default == theirs["n"].default
+    assert set(commands.RULES) == set(RULES)
     assert set(commands.SCORES) == {name for name in SCORES if not name.startswith("ood_")}
     assert inspect.signature(NCPRegressor).parameters["members"].default == 8  # as the help says
 

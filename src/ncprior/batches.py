@@ -6,7 +6,7 @@ over a last layer with features ``f(x)``, take ``phi(x) = s * f(x)``, with the s
 has a belief: then ``phi . phi`` is the variance ``uncertainty^2`` of the predicted mean and ``phi(a) . phi(b)`` the
 covariance of two of them. Members of an ensemble are joined end to end and divided by the root of their number.
 
-All rules are deterministic: of rows that tie, the first is picked.
+All rules but `kmeans_pp` are deterministic: of rows that tie, the first is picked.
 """
 
 from collections.abc import Callable
@@ -18,6 +18,9 @@ from jax import Array
 
 _EPSILON = 1e-8
 """Added to the noise variance, as in `acquisition.information_gain`, for rows without noise."""
+
+_SMALLEST = 1e-30
+"""Squared distance of a row to its equal, so that it has a logarithm."""
 
 _BLOCK = 512
 """Pool rows whose distances to all labelled rows are held at a time."""
@@ -129,8 +132,35 @@ def k_center(pool: Array, labelled: Array, noise: Array, excluded: Array, count:
     return _one_by_one(_nearest(pool, labelled), scores, _add_centre(pool, labelled), excluded, count)
 
 
-RULES: dict[str, Rule] = {"max_det": max_det, "lcmd": lcmd, "bait": bait, "k_center": k_center}
+def kmeans_pp(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int, *, key: Array) -> Array:  # noqa: ARG001
+    """A row drawn in proportion to its squared distance to the nearest labelled or picked one, again and again.
+
+    This is how k-means++ chooses centres (Arthur and Vassilvitskii, 2007), and BADGE a batch (Ash et al., 2020). Rows
+    are far apart as with `lcmd`, but as many are picked where there are many: the labels stay like the pool, which
+    what is learned about noise depends on. Without labelled rows the first is drawn in proportion to its squared norm.
+    Knows no noise. Takes ``O(rows * features)`` for each centre, labelled or picked.
+    """
+    add = _add_centre(pool, labelled)
+
+    def scores(state: tuple[_Nearest, Array], _: Array) -> Array:
+        (_, distance), key = state
+        # The largest of these is a draw in proportion to the distances (Gumbel, 1954).
+        return jnp.log(jnp.maximum(distance, _SMALLEST)) + jax.random.gumbel(key, distance.shape)
+
+    def take(state: tuple[_Nearest, Array], row: Array, place: Array) -> tuple[_Nearest, Array]:
+        return add(state[0], row, place), jax.random.fold_in(state[1], place)
+
+    return _one_by_one((_nearest(pool, labelled), key), scores, take, excluded, count)
+
+
+RULES: dict[str, Rule] = {"max_det": max_det, "lcmd": lcmd, "bait": bait, "k_center": k_center, "kmeans_pp": kmeans_pp}
 """Every rule by name."""
+
+DEFAULT_RULE = "kmeans_pp"
+"""The one that needs fewer labels than random for the error and for the density on most tables; see docs/trust.md."""
+
+BY_DISTANCE = (lcmd, k_center, kmeans_pp)
+"""Rules that know distances alone: any features will do, and those of all layers tell more than the last one's."""
 
 
 def sketch(features: Array, size: int, *, key: Array) -> Array:

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pyarrow as pa
 
-from ncprior.batches import Rule, sketch
+from ncprior.batches import BY_DISTANCE, Rule, sketch
 from ncprior.engine import NOISE, chunked
 from ncprior.fitting import Fitted
 
@@ -27,19 +27,20 @@ _WIDEST = 256
 
 
 def pick_batch(
-    rule: Rule, fitted: Fitted, pool: pa.Table, labelled: pa.Table | None, excluded: np.ndarray, count: int, key: Any
+    rule: Rule, fitted: Fitted, pool: pa.Table, known: np.ndarray, excluded: np.ndarray, count: int, key: Any
 ) -> np.ndarray:
-    """The rows of a pool that a batch rule picks."""
+    """The rows of a pool that a batch rule picks; ``known`` are encoded rows that have labels."""
     key_sketch, key_rule = jax.random.split(key)
 
     def narrow(part: Any) -> Any:
+        if rule in BY_DISTANCE:
+            return fitted.engine.sketches(fitted.weights, part, key_sketch, size=_WIDEST)
         return sketch(fitted.engine.features(fitted.weights, fitted.calibration, part), _WIDEST, key=key_sketch)
 
-    def features(table: pa.Table) -> np.ndarray:
-        return np.asarray(chunked(narrow, fitted.encoder.transform(table)))
-
-    phi, noise = features(pool), np.asarray(chunked(NOISE, fitted.predict(pool)).mean(-1), np.float32)
-    seen = phi[:0] if labelled is None else features(labelled)
+    inputs = fitted.encoder.transform(pool)
+    phi = np.asarray(chunked(narrow, inputs))
+    noise = np.asarray(chunked(NOISE, fitted.predict_encoded(inputs)).mean(-1), np.float32)
+    seen = np.asarray(chunked(narrow, known)) if len(known) else phi[:0]
     # Filled up, so that pools and labels of about the same number share a program: with rows that cannot be picked,
     # and with repeats.
     more, again = _room(len(phi)) - len(phi), _room(len(seen)) - len(seen) if len(seen) else 0

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,12 +17,12 @@ from ncprior.deep import deep_ncp
 from ncprior.ensemble import Ensemble, in_threads
 from ncprior.input_priors import InputPrior
 from ncprior.methods import Method, methods
-from ncprior.networks import BayesianMean
+from ncprior.networks import MLP, BayesianMean
 from ncprior.optimizers import adam, averaged, warmed_up
 from ncprior.prediction import MixturePrediction, heavy_tailed, mix
 from ncprior.presets import Settings
 from ncprior.training import Trainer, combine
-from ncprior.trunks import stepped
+from ncprior.trunks import Stepped, stepped
 
 _WARM_UP = 50
 """Steps in which the learning rate rises."""
@@ -67,6 +68,7 @@ class Engine:
         self.predict = jax.jit(self._predict)
         self.sample = jax.jit(self._sample)
         self.features = jax.jit(self._features)
+        self.sketches = jax.jit(self._sketches, static_argnames="size")
 
     @staticmethod
     def of(spec: Spec) -> "Engine":
@@ -109,6 +111,44 @@ class Engine:
         apart = jnp.moveaxis(means - means.mean(0), 0, 1).reshape(len(inputs), -1)
         whole = jnp.concatenate([jnp.moveaxis(phi, 0, 1).reshape(len(inputs), -1), apart], axis=1)
         return whole / len(means) ** 0.5
+
+    def _sketches(self, weights: Any, inputs: Array, key: Array, size: int) -> Array:
+        """Sketches ``[rows, size]`` of how the networks see rows, for rules that go by distances.
+
+        Their products are ``(1 + a . a') (1 + d . d')``, summed over layers and members: ``a`` is what a layer gets,
+        and ``d`` the gradient of the mean by what it gives. So they hold the gradients by all weights, whose outer
+        products are sketched by products of projections (as in Holzmueller et al., 2023), and also what the layers get,
+        the inputs among it: rows that look different are apart even where the mean is flat. A trunk of the user's own
+        counts with its features alone.
+        """
+
+        def one(member: Any, key: Array) -> Array:
+            network: Any = combine(member, self.ensemble.static)
+            trunk, seen = network.trunk, inputs
+            if isinstance(network.trunk, Stepped):
+                trunk, seen = network.trunk.trunk, jax.vmap(network.trunk.see)(inputs)
+            if not isinstance(trunk, MLP):
+                return project(jax.vmap(trunk)(seen), key)
+
+            def mean(biases: list[Array], row: Array) -> Array:
+                whole = eqx.tree_at(lambda mlp: [layer.bias for layer in mlp.layers], trunk, biases)
+                return jnp.sum(network.heads["mean"](whole(row)).mean)
+
+            effects = jax.vmap(jax.grad(mean), (None, 0))([layer.bias for layer in trunk.layers], seen)
+            *layers, last = jax.vmap(trunk.activations)(seen)
+            keys = jax.random.split(key, 2 * len(layers) + 1)
+            parts = [
+                size**0.5 * project(layer, keys[2 * i]) * project(effect, keys[2 * i + 1])
+                for i, (layer, effect) in enumerate(zip(layers, effects, strict=True))
+            ]
+            return sum(parts, project(last, keys[-1]))
+
+        def project(rows: Array, key: Array) -> Array:
+            with_one = jnp.concatenate([rows, jnp.ones((len(rows), 1))], axis=1)
+            return with_one @ (jax.random.normal(key, (with_one.shape[1], size)) / size**0.5)
+
+        keys = jax.random.split(key, len(jax.tree.leaves(weights)[0]))
+        return jnp.sum(jax.lax.map(lambda pair: one(*pair), (weights, keys)), axis=0)
 
 
 class _Key:

@@ -23,7 +23,7 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_is
 
 from ncprior import beliefs, fitting, saving
 from ncprior.acquisition import SCORES, Acquisition, Draw
-from ncprior.batches import RULES
+from ncprior.batches import DEFAULT_RULE, RULES
 from ncprior.data.encoding import Encoder
 from ncprior.data.tables import as_table
 from ncprior.distribution import Distribution
@@ -138,7 +138,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         X_pool: Any,  # noqa: N803
         n: int = 10,
         *,
-        acquisition: str = "information_gain",
+        acquisition: str = DEFAULT_RULE,
         temperature: float = 0.0,
         labelled: Any = None,
         exclude: Any = None,
@@ -149,11 +149,12 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         Args:
             X_pool: Rows without labels.
             n: How many to pick.
-            acquisition: A score of rows one by one (``information_gain``, ``uncertainty``, ``predictive_variance``,
-                ``random``), or a rule for batches that are informative together (``max_det``, ``bait``, ``lcmd``,
-                ``k_center``).
-            temperature: Of the softmax that rows are drawn from by their score; 0 picks the highest.
-            labelled: Rows that have labels; ``lcmd`` and ``k_center`` keep away from them.
+            acquisition: A rule for batches that are informative together (``kmeans_pp``, ``lcmd``, ``k_center``,
+                ``max_det``, ``bait``), or a score of rows one by one (``information_gain``, ``uncertainty``,
+                ``predictive_variance``, ``random``).
+            temperature: Of the softmax that rows are drawn from by their score; 0 picks the highest. Not for rules.
+            labelled: Rows that have labels, which the first three rules keep away from. By default those that the
+                model was trained on, or 1,000 of them.
             exclude: True for rows of the pool that must not be picked.
             random_state: Seed of the draw.
         """
@@ -168,11 +169,16 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             raise UserError(f"temperature must be at least 0, got {temperature}")
         key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
         if acquisition in RULES:
-            seen = None if labelled is None else self._table(labelled)
-            return beliefs.pick_batch(RULES[acquisition], self._fitted(), table, seen, excluded, n, key)
+            if temperature:
+                raise UserError(
+                    f"temperature is for scores of rows, and {acquisition} is a rule for batches; leave it out"
+                )
+            fitted = self._fitted()
+            known = fitted.known if labelled is None else fitted.encoder.transform(self._table(labelled))
+            return beliefs.pick_batch(RULES[acquisition], fitted, table, known, excluded, n, key)
         if acquisition not in SCORES or acquisition.startswith("ood_"):
-            known = [*(name for name in SCORES if not name.startswith("ood_")), *RULES]
-            raise UserError(f"unknown acquisition {acquisition!r}: choose from {', '.join(known)}")
+            names = [*RULES, *(name for name in SCORES if not name.startswith("ood_"))]
+            raise UserError(f"unknown acquisition {acquisition!r}: choose from {', '.join(names)}")
         scores = self._predict(table, first_row=1).score(acquisition).astype(np.float32)
         draw: Draw = "without_replacement" if temperature or acquisition == "random" else "greedy"
         rule = Acquisition(draw=draw)
@@ -262,12 +268,12 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         return fitting.Fitted(self._spec_, self.encoder_, self.weights_, self.calibration_, *units, *self._about())
 
     def _about(self) -> tuple[Any, ...]:
-        return self.steps_, self.validation_, self.n_rows_
+        return self.steps_, self.validation_, self.n_rows_, self._known_
 
     def _keep(self, fitted: "fitting.Fitted") -> None:
         self._spec_, self.encoder_, self.weights_, self.calibration_, *units = fitted[:6]
         self.target_shift_, self.target_scale_ = units
-        self.steps_, self.validation_, self.n_rows_ = fitted[6:]
+        self.steps_, self.validation_, self.n_rows_, self._known_ = fitted[6:]
 
     def _predict(self, table: pa.Table, first_row: int) -> Distribution:
         """Predicts a piece of a larger table; errors count rows from ``first_row``."""

@@ -37,6 +37,9 @@ _FEWEST = 20
 _STEPS = 1_000
 """Steps of training where nothing says how many."""
 
+_KNOWN = 1_000
+"""Rows, at most, that a model keeps of those that it learned from."""
+
 
 class FitProgress(NamedTuple):
     """How far `fit` has come: steps of a stage, of at most ``total``; ``score`` is the held-out log density."""
@@ -62,6 +65,7 @@ class Fitted(NamedTuple):
     steps: tuple[int, ...]  # of training, for each member
     validation: dict[str, float] | None  # metrics on held-out rows, before training on all
     rows: int  # learned from
+    known: np.ndarray  # some of them, encoded: what batch rules keep away from
 
     @property
     def engine(self) -> Engine:
@@ -133,12 +137,12 @@ def fit(
             for place, i in enumerate(family):
                 found[i] = _take(search.weights, place)
         first = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
-        searched = Fitted(spec, encoder, first, calibration, shift, scale, (), None, count)
+        searched = Fitted(spec, encoder, first, calibration, shift, scale, (), None, count, inputs[:0])
         validation = _validate(searched, inputs, targets, held[0])
     weights, kept = _trained(engine, rows, count, told, _seeds(seed, 1, model.members), steps, show)
-    return Fitted(
-        spec, encoder, weights, calibration[kept], shift, scale, tuple(int(n) for n in steps[kept]), validation, count
-    )
+    number = tuple(int(n) for n in steps[kept])
+    known = _some(inputs, seed)
+    return Fitted(spec, encoder, weights, calibration[kept], shift, scale, number, validation, count, known)
 
 
 def go_on(
@@ -166,7 +170,9 @@ def go_on(
     told = Table(None, _noise(model, engine, fitted.encoder, columns))
     weights, kept = _trained(engine, rows, count, told, seeds, steps, show, fitted.weights)
     total = tuple(int(before + new) for before, new in zip(np.asarray(fitted.steps)[kept], steps[kept], strict=True))
-    return fitted._replace(weights=weights, calibration=fitted.calibration[kept], steps=total, rows=before + count)
+    known = _some(np.concatenate([fitted.known, inputs]) if before else inputs, seed)
+    calibration = fitted.calibration[kept]
+    return fitted._replace(weights=weights, calibration=calibration, steps=total, rows=before + count, known=known)
 
 
 def in_order(
@@ -180,6 +186,13 @@ def in_order(
 def _equal(rows: np.ndarray) -> np.ndarray:
     """A number for every row, the same for rows that are equal; these must stand next to each other."""
     return np.concatenate([[0], np.cumsum((rows[1:] != rows[:-1]).any(1))])
+
+
+def _some(rows: np.ndarray, seed: int) -> np.ndarray:
+    """All rows, or some at random if there are many."""
+    if len(rows) <= _KNOWN:
+        return rows
+    return rows[np.sort(np.random.default_rng(seed).choice(len(rows), _KNOWN, replace=False))]
 
 
 def settings_of(model: Any, rows: int) -> Settings:

@@ -89,9 +89,14 @@ class MLP(eqx.Module):
 
     def __call__(self, x: Array) -> Array:
         """Features of one example."""
+        return self.activations(x)[-1]
+
+    def activations(self, x: Array) -> list[Array]:
+        """What every layer gets, from the example itself to its features."""
+        found = [x]
         for layer in self.layers:
-            x = jax.nn.leaky_relu(layer(x), self.slope)
-        return x
+            found.append(jax.nn.leaky_relu(layer(found[-1]), self.slope))
+        return found
 
 
 class PointMean(eqx.Module):

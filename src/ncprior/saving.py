@@ -31,6 +31,7 @@ def save(model: Any, path: Path) -> None:
     leaves = jax.tree_util.tree_leaves_with_path(model.weights_)
     arrays = {f"weights{jax.tree_util.keystr(where)}": np.ascontiguousarray(leaf) for where, leaf in leaves}
     arrays |= {"calibration": model.calibration_, "shift": model.target_shift_, "scale": model.target_scale_}
+    arrays["known"] = np.ascontiguousarray(model._known_)
     spec: Spec = model._spec_
     arguments = {name: _plain(value) for name, value in model.get_params(deep=False).items() if _is_plain(value)}
     names = getattr(model, "feature_names_in_", None)
@@ -84,7 +85,7 @@ def load(cls: type, path: Path, own: dict[str, Any]) -> Any:
         model = cls(**{name: _tuple(value) for name, value in notes["arguments"].items()})
         model.set_params(**given)
         model._spec_, model.encoder_, model.weights_ = spec, encoder, weights
-        model.calibration_ = arrays["calibration"]
+        model.calibration_, model._known_ = arrays["calibration"], arrays["known"]
         model.target_shift_, model.target_scale_ = arrays["shift"], arrays["scale"]
         model._flat_, model.steps_, model.n_rows_ = notes["flat"], tuple(notes["steps"]), notes["rows"]
         model.validation_, model.fit_seconds_ = notes["validation"], notes["fit_seconds"]

@@ -133,13 +133,17 @@ class Stepped(eqx.Module):
 
     def __call__(self, x: Array) -> Array:
         """Features of one example."""
+        return self.trunk(self.see(x))
+
+    def see(self, x: Array) -> Array:
+        """What the trunk gets."""
         sight = jax.lax.stop_gradient(self.sight)
         part = x[np.asarray(self.columns, np.int32)]
         # Bins on a new axis: gathering a column once for every bin takes longer than the layers.
         shape = (*sight.lower.shape, *[1] * (x.ndim - 1))
         places = (part[:, None] - sight.lower.reshape(shape)) / sight.width.reshape(shape)
         places = jnp.clip(places, 0.0, 1.0).reshape(-1, *x.shape[1:])
-        return self.trunk(jnp.concatenate([x, sight.whitener @ part, sight.sharpness * places]))
+        return jnp.concatenate([x, sight.whitener @ part, sight.sharpness * places])
 
 
 def stepped(method: Method, columns: tuple[int, ...], bins: int) -> Method:

@@ -1,5 +1,6 @@
 """The best rows of a pool of any size, found in one pass over its pieces.
 
+Rules for batches compare rows with each other: they choose among `CANDIDATES` rows that are drawn at random on the way.
 A row's random part depends on nothing but the seed and the row itself: its id, or else its number in the pool. So a
 pool gives the same rows whole, in pieces of any size, and as a folder of shards; with ids also in any order, and shards
 that are searched apart can be merged by their scores.
@@ -7,7 +8,7 @@ that are searched apart can be merged by their scores.
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,10 +18,15 @@ import numpy as np
 import pyarrow as pa
 from jax import Array
 
+from ncprior import beliefs
+from ncprior.batches import RULES
 from ncprior.cli.columns import described, input_types, target_names, used_columns, with_columns
 from ncprior.data import column_values, tables
 from ncprior.errors import UserError
 from ncprior.estimators import NCPRegressor
+
+CANDIDATES = 50_000
+"""Rows of a pool, at most, that a rule for batches compares."""
 
 
 class Best(NamedTuple):
@@ -33,7 +39,7 @@ class Best(NamedTuple):
 
 @dataclass(frozen=True)
 class Picker:
-    """How `count` rows are picked by their scores; rows with the same id count as one.
+    """How `count` rows are picked, by a rule for batches or by their scores; rows with the same id count as one.
 
     At temperature 0 those with the best scores are taken. Above it, rows are drawn from the softmax of the scores
     divided by the temperature, one after the other without replacement: by adding Gumbel noise, which `seed` decides,
@@ -79,6 +85,32 @@ class Picker:
         advance: Callable[[int], None] = lambda _: None,
     ) -> Best:
         """The best rows of a pool that comes in pieces, except those whose keys are excluded."""
+        if self.acquisition in RULES:
+            draw = replace(self, acquisition="random", count=max(CANDIDATES, self.count))
+            found = draw._search(model, pieces, excluded, advance)
+        else:
+            found = self._search(model, pieces, excluded, advance)
+        if found.rows.num_rows < self.count:
+            what = "rows that can be picked" if found.excluded or self.id_column else "rows"
+            raise UserError(f"-n {self.count}: the pool has only {found.rows.num_rows:,} {what}; ask for fewer")
+        rows = self._batch(model, found.rows) if self.acquisition in RULES else found.rows
+        return found._replace(rows=with_columns(rows, {"rank": np.arange(1, self.count + 1)}, at=0))
+
+    def _batch(self, model: NCPRegressor, rows: pa.Table) -> pa.Table:
+        """The rows that the rule picks."""
+        fitted, free = model._fitted(), np.zeros(rows.num_rows, bool)
+        key = jax.random.key(self.seed)
+        picked = beliefs.pick_batch(RULES[self.acquisition], fitted, rows, fitted.known, free, self.count, key)
+        return rows.take(picked).drop_columns(["score"])
+
+    def _search(
+        self,
+        model: NCPRegressor,
+        pieces: Iterable[pa.Table],
+        excluded: set[Any],
+        advance: Callable[[int], None],
+    ) -> Best:
+        """The rows with the best scores, or all if there are fewer."""
         kept: pa.Table | None = None
         scores, names = np.zeros(0), np.zeros(0, object)
         pool = left_out = 0
@@ -95,10 +127,7 @@ class Picker:
             pool += piece.num_rows
             left_out += int((~free).sum())
             advance(piece.num_rows)
-        if kept is None or len(scores) < self.count:
-            what = "rows that can be picked" if left_out or self.id_column else "rows"
-            raise UserError(f"-n {self.count}: the pool has only {len(scores):,} {what}; ask for fewer")
-        return Best(with_columns(kept, {"rank": np.arange(1, self.count + 1)}, at=0), pool, left_out)
+        return Best(pa.table({}) if kept is None else kept, pool, left_out)
 
     def explained(
         self, model: NCPRegressor, piece: pa.Table, numbers: np.ndarray, ids: np.ndarray

@@ -154,8 +154,10 @@ def predict(
             print_predict(summary, first)
 
 
+RULES = ("kmeans_pp", "lcmd", "k_center", "max_det", "bait")
+"""Rules for whole batches, the default first; see `ncprior.batches`."""
 SCORES = ("information_gain", "uncertainty", "predictive_variance", "predictive_std", "random")
-"""Scores of single rows. Rules for whole batches need all rows at once, so they are for Python only."""
+"""Scores of single rows."""
 
 
 def suggest(
@@ -167,7 +169,13 @@ def suggest(
     out: Annotated[
         Path | None, typer.Option(help="File for the rows, .csv or .parquet. \\[default: only print them]")
     ] = None,
-    acquisition: Annotated[str, typer.Option(help=f"What makes a row worth a label: {', '.join(SCORES)}.")] = SCORES[0],
+    acquisition: Annotated[
+        str,
+        typer.Option(
+            help=f"What makes rows worth a label: a rule for batches ({', '.join(RULES)}), or a score of every row "
+            f"({', '.join(SCORES)})."
+        ),
+    ] = RULES[0],
     temperature: Annotated[
         float, typer.Option(help="Above 0, rows are drawn at random, those with high scores more often.")
     ] = 0.0,
@@ -186,8 +194,9 @@ def suggest(
 ) -> None:
     """Find the rows of a pool of any size whose labels would teach the model most, and say why.
 
-    A label is worth most where uncertainty is large and noise is small. Rows are ranked by their score, in which chance
-    has a part if the temperature is above 0; that part depends only on the seed and on a row's id, or its number.
+    A batch should tell much together: a rule picks rows that the networks see as far from each other and from those
+    that they learned from. Or rows are ranked by a score, such as the information gain, in which chance has a part if
+    the temperature is above 0. Chance depends only on the seed and on a row's id, or its number.
 
     [bold]Examples[/bold]
 
@@ -230,10 +239,13 @@ def check_suggest(count: int, acquisition: str, temperature: float, greedy: bool
     """Raise if options of suggest do not make sense."""
     if count < 1:
         raise UserError(f"-n {count}: ask for at least one row")
-    if acquisition not in SCORES:
-        raise UserError(f"unknown acquisition {acquisition!r}: choose from {', '.join(SCORES)}")
+    if acquisition not in RULES + SCORES:
+        raise UserError(f"unknown acquisition {acquisition!r}: choose from {', '.join(RULES + SCORES)}")
     if not 0 <= temperature < float("inf"):
         raise UserError(f"--temperature {temperature:g}: give a number from 0 up, such as 0.5")
+    if acquisition in RULES and (greedy or temperature > 0):
+        option = "--greedy" if greedy else "--temperature"
+        raise UserError(f"{option} is for scores of rows, and {acquisition} is none: add --acquisition {SCORES[0]}")
     if greedy and (temperature > 0 or acquisition == "random"):
         other = "--temperature" if temperature > 0 else "--acquisition random"
         raise UserError(f"--greedy leaves nothing to chance, {other} does; leave one of them out")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ncprior.batches import DEFAULT_RULE
 from ncprior.batches import RULES as BATCH_RULES
 from ncprior.data import labelled
 from ncprior.data.labelled import Labelled
@@ -26,7 +27,7 @@ from ncprior.experiments.scores import scores
 NAME = "simulate"
 CONTROL = "random"
 """The rule that every other must beat; it is always run."""
-RULES = ("information_gain", CONTROL, "uncertainty", *BATCH_RULES)
+RULES = (*BATCH_RULES, "information_gain", "uncertainty", CONTROL)
 METRICS = ("rmse", "nlpd", "crps", "coverage")
 COMPARED = ("rmse", "nlpd")
 """Metrics for which labels are counted."""
@@ -50,7 +51,7 @@ class Config:
     target: str
     fingerprint: str
     """Of the table's contents, so that a run does not go on with another table."""
-    rules: tuple[str, ...] = ("information_gain", CONTROL)
+    rules: tuple[str, ...] = (DEFAULT_RULE, CONTROL)
     inputs: tuple[str, ...] | None = None
     seeds: int = 5
     initial: int = 20
