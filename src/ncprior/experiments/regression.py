@@ -80,7 +80,7 @@ RECIPES = {
 }
 """``paper``: the paper's learning rate; the number of epochs is ours. ``tuned``: times in minutes, inputs in bins, a
 likelihood in closed form that does not neglect late flights, and a learning rate that falls; ODC+NCP as in the paper's
-text. Its settings were chosen on the last eighth of the training rows; 30 epochs suit ``plane-order``, and 6
+text. Its settings were chosen on the last eighth of the training rows; 30 epochs suit ``plane-order``, and 8
 ``temporal``, where more of them learn the past too well."""
 
 _FLIGHTS = {
