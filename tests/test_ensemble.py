@@ -10,7 +10,6 @@ from scipy import integrate, stats
 from ncprior.deep import DeepMean, SampledMeanNCP
 from ncprior.distributions import Normal
 from ncprior.ensemble import Holdout, Look, Stopping, _best_scales, held_numbers, hold_out
-from ncprior.fitting import in_order
 from ncprior.input_priors import Gaussian, Radial, Shaped
 from ncprior.methods import methods
 from ncprior.networks import Network
@@ -19,6 +18,7 @@ from ncprior.optimizers import averaged, warmed_up
 from ncprior.output_priors import OutputPrior
 from ncprior.prediction import MixturePrediction, Prediction, heavy_tailed, mix
 from ncprior.presets import TABLES
+from ncprior.recipe import in_order
 from ncprior.trunks import Sight, Stepped, colours
 
 KEY = jax.random.key(0)

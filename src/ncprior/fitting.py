@@ -17,28 +17,31 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 
-from ncprior.data.encoding import Encoder, Group
+from ncprior.data.encoding import Encoder
 from ncprior.engine import CDF, LOG_PROB, MEAN, Engine, Spec, chunked
 from ncprior.ensemble import Holdout, Stopping, Table, hold_out
 from ncprior.errors import UserError
-from ncprior.input_priors import FlipCategories, InputPrior, PerColumn, Shaped
-from ncprior.methods import INPUT_NOISE, TITLES, Method
+from ncprior.methods import Method
 from ncprior.prediction import MixturePrediction
-from ncprior.presets import TABLES, Settings
+from ncprior.recipe import (
+    BINS,
+    equal_rows,
+    in_order,
+    noise_of,
+    number_columns,
+    padded,
+    settings_of,
+    sights,
+    some_rows,
+    units,
+)
 from ncprior.training import Rows, explain_failure
-from ncprior.trunks import Sight, colours
-
-BINS = 32
-"""Quantiles of a column that members with sharp sight see."""
 
 _FEWEST = 20
 """Rows below which none are held out."""
 
 _STEPS = 1_000
 """Steps of training where nothing says how many."""
-
-_KNOWN = 1_000
-"""Rows, at most, that a model keeps of those that it learned from."""
 
 
 class FitProgress(NamedTuple):
@@ -108,18 +111,18 @@ def fit(
         targets.shape[1],
         BINS if numbers and not own else 0,
     )
-    shift, scale = _units(targets, sample_weights)
-    rows = _padded(inputs, ((targets - shift) / scale).astype(np.float32), sample_weights)
+    shift, scale = units(targets, sample_weights)
+    rows = padded(inputs, ((targets - shift) / scale).astype(np.float32), sample_weights)
     columns = inputs[:, numbers]
     engine = Engine.of(spec)
-    told = Table(_sights(columns, spec, model.members), _noise(model, engine, encoder, columns))
+    told = Table(sights(columns, spec, model.members), noise_of(model, engine, encoder, columns))
     fixed = math.ceil(epochs * count / settings.batch_size) if epochs is not None else _STEPS
     steps = np.full(model.members, fixed)
     calibration = np.ones((model.members, 2), np.float32)
     validation = None
     if epochs is None and model.early_stopping and count >= _FEWEST:
         stopping = Stopping(gap=2 * model.validation_fraction, random=model.validation_fraction)
-        equal = _equal(np.column_stack([inputs, targets]))
+        equal = equal_rows(np.column_stack([inputs, targets]))
         held = hold_out(columns, model.members, stopping, np.random.default_rng(seed), equal)
         found: list[Any] = [None] * model.members
         for sharp in (0, 1) if spec.bins else (0,):
@@ -141,7 +144,7 @@ def fit(
         validation = _validate(searched, inputs, targets, held[0])
     weights, kept = _trained(engine, rows, count, told, _seeds(seed, 1, model.members), steps, show)
     number = tuple(int(n) for n in steps[kept])
-    known = _some(inputs, seed)
+    known = some_rows(inputs, seed)
     return Fitted(spec, encoder, weights, calibration[kept], shift, scale, number, validation, count, known)
 
 
@@ -159,7 +162,7 @@ def go_on(
     if targets.shape[1] != len(fitted.shift):
         raise UserError(f"y has {targets.shape[1]} outputs, and had {len(fitted.shift)} before; give as many")
     inputs, count = fitted.encoder.transform(table), table.num_rows
-    rows = _padded(inputs, ((targets - fitted.shift) / fitted.scale).astype(np.float32), sample_weights)
+    rows = padded(inputs, ((targets - fitted.shift) / fitted.scale).astype(np.float32), sample_weights)
     before = 0 if epochs is None else fitted.rows  # `fit` is given all rows, `partial_fit` those that have come in
     rows = rows._replace(before=jnp.asarray(before))
     epochs = model.epochs if epochs is None else epochs
@@ -167,127 +170,12 @@ def go_on(
     steps = np.asarray(fitted.steps) // 2 if epochs is None else np.full(len(fitted.steps), -(-epochs * count // size))
     engine, seeds = fitted.engine, _seeds(seed, 2, len(steps))
     columns = inputs[:, number_columns(fitted.encoder.groups)]
-    told = Table(None, _noise(model, engine, fitted.encoder, columns))
+    told = Table(None, noise_of(model, engine, fitted.encoder, columns))
     weights, kept = _trained(engine, rows, count, told, seeds, steps, show, fitted.weights)
     total = tuple(int(before + new) for before, new in zip(np.asarray(fitted.steps)[kept], steps[kept], strict=True))
-    known = _some(np.concatenate([fitted.known, inputs]) if before else inputs, seed)
+    known = some_rows(np.concatenate([fitted.known, inputs]) if before else inputs, seed)
     calibration = fitted.calibration[kept]
     return fitted._replace(weights=weights, calibration=calibration, steps=total, rows=before + count, known=known)
-
-
-def in_order(
-    inputs: np.ndarray, targets: np.ndarray, weights: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """The rows in an order of their own, so that what is learned does not depend on the table's."""
-    order = np.lexsort((*targets.T, *inputs.T))
-    return inputs[order], targets[order], None if weights is None else weights[order]
-
-
-def _equal(rows: np.ndarray) -> np.ndarray:
-    """A number for every row, the same for rows that are equal; these must stand next to each other."""
-    return np.concatenate([[0], np.cumsum((rows[1:] != rows[:-1]).any(1))])
-
-
-def _some(rows: np.ndarray, seed: int) -> np.ndarray:
-    """All rows, or some at random if there are many."""
-    if len(rows) <= _KNOWN:
-        return rows
-    return rows[np.sort(np.random.default_rng(seed).choice(len(rows), _KNOWN, replace=False))]
-
-
-def settings_of(model: Any, rows: int) -> Settings:
-    """The settings that an estimator's arguments stand for, given the number of rows."""
-    if not isinstance(model.method, Method) and model.method not in (*TITLES, "deep+ncp"):
-        raise UserError(f"unknown method {model.method!r}: choose from {', '.join(TITLES)}, deep+ncp, or give a Method")
-    if isinstance(model.input_prior, str) and model.input_prior not in INPUT_NOISE:
-        names = ", ".join(INPUT_NOISE)
-        raise UserError(f"unknown input_prior {model.input_prior!r}: choose from {names}, or give a function")
-    if model.members < 1:
-        raise UserError(f"members must be at least 1, got {model.members}")
-    if model.epochs is not None and model.epochs < 1:
-        raise UserError(f"epochs must be at least 1 or None, got {model.epochs}")
-    if not 0 < model.validation_fraction <= 0.3:
-        raise UserError(f"validation_fraction must be above 0 and at most 0.3, got {model.validation_fraction}")
-    if not 0 <= model.flip <= 1:
-        raise UserError(f"flip must be between 0 and 1, got {model.flip}")
-    # Mini batches grow with the table, from 64 rows at 10 thousand to 512 at 100 thousand.
-    size = model.batch_size or int(min(512, max(64, 2 ** round(math.log2(max(1, rows / 150))))))
-    changes = {
-        "hidden": tuple(model.hidden),
-        "learning_rate": model.learning_rate,
-        "batch_size": size,
-        "gamma": model.gamma,
-        "gamma_per_label": model.gamma_per_label,
-        "output_std": model.output_scale,
-        **({"noise_tie": 0.0} if model.gamma == 0 else {}),
-        **(model.settings or {}),
-    }
-    fields = {field.name for field in dataclasses.fields(Settings)}
-    if unknown := [name for name in changes if name not in fields]:
-        raise UserError(f"unknown setting {unknown[0]!r}: choose from {', '.join(sorted(fields))}")
-    return dataclasses.replace(TABLES, **changes)
-
-
-def number_columns(groups: Sequence[Group]) -> list[int]:
-    """The columns of the encoded rows that are numbers."""
-    return [group.columns[0] for group in groups if group.kind == "number"]
-
-
-def _units(targets: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of every output; a constant one has standard deviation 1."""
-    shift = np.average(targets, axis=0, weights=weights)
-    # In units of the largest deviation, whose square may be too small or too large for a number.
-    largest = np.abs(targets - shift).max(0)
-    largest = np.where(largest > 1e-12 * np.abs(shift), largest, 1.0)
-    scale = largest * np.sqrt(np.average(((targets - shift) / largest) ** 2, axis=0, weights=weights))
-    return shift, np.where(scale > 1e-12 * np.abs(shift), np.maximum(scale, 1e-30), 1.0)
-
-
-def _padded(inputs: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
-    """Rows with room for more, so that tables of about the same size share a program."""
-    count = len(inputs)
-    size = max(64, 1 << (count - 1).bit_length()) if count <= 1 << 16 else -(-count >> 16) << 16
-    pad = ((0, size - count), (0, 0))
-    ones = np.ones(count, np.float32) if weights is None else weights
-    return Rows(*(jnp.asarray(part) for part in (np.pad(inputs, pad), np.pad(targets, pad), np.pad(ones, pad[0]))))
-
-
-def _sights(columns: np.ndarray, spec: Spec, members: int) -> Sight | None:
-    """What every member sees of the table: every second one has sharp sight."""
-    if not spec.bins:
-        return None
-    sight = Sight.find(columns, spec.bins)
-    many = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], members, axis=0), sight)
-    many.sharpness[::2] = 0
-    return many
-
-
-def _noise(model: Any, engine: Engine, encoder: Encoder, columns: np.ndarray) -> InputPrior | None:
-    """The input prior of a table: noise on the numbers, categories and flags that change now and then."""
-    if isinstance(model.method, Method) or not isinstance(model.input_prior, str):
-        return None  # the user's own, which is part of the method
-    if engine.method.input_prior is None:
-        return None  # a method without
-    scale, names = model.input_scale, encoder.names
-    if isinstance(scale, dict):
-        owners = {name: column.name for column in encoder.columns for _, many in column.layout for name in many}
-        if unknown := [name for name in scale if name not in set(owners.values())]:
-            raise UserError(f"input_scale names {unknown[0]!r}, which is no column that is used")
-        stds = np.array([scale.get(owners[names[i]], 2.0) for i in number_columns(encoder.groups)], np.float32)
-    else:
-        stds = np.full(columns.shape[1], scale, np.float32)
-    if (stds < 0).any():
-        raise UserError(f"input_scale must not be negative, got {stds.min():g}")
-    parts: list[tuple[Sequence[int], InputPrior]] = []
-    if columns.shape[1]:
-        noise = Shaped(INPUT_NOISE[model.input_prior](stds), colours(columns))  # type: ignore[arg-type]
-        parts.append((number_columns(encoder.groups), noise))
-    for kind, places in encoder.groups:
-        if kind == "category" and len(places) > 1:
-            parts.append((places, FlipCategories(len(places), model.flip, one_hot=True)))
-    flags = [place for kind, places in encoder.groups if kind == "flag" for place in places]
-    parts.append((flags, FlipCategories(2, model.flip)))
-    return jax.tree.map(jnp.asarray, PerColumn(parts))
 
 
 def _seeds(seed: int, purpose: int, members: int) -> np.ndarray:

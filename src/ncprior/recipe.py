@@ -1,0 +1,140 @@
+"""What training needs to know of a table, from its rows and the arguments: settings, units, sight and noise."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ncprior.data.encoding import Encoder, Group
+from ncprior.engine import Engine, Spec
+from ncprior.errors import UserError
+from ncprior.input_priors import FlipCategories, InputPrior, PerColumn, Shaped
+from ncprior.methods import INPUT_NOISE, TITLES, Method
+from ncprior.presets import TABLES, Settings
+from ncprior.training import Rows
+from ncprior.trunks import Sight, colours
+
+BINS = 32
+"""Quantiles of a column that members with sharp sight see."""
+
+_KNOWN = 1_000
+"""Rows, at most, that a model keeps of those that it learned from."""
+
+
+def in_order(
+    inputs: np.ndarray, targets: np.ndarray, weights: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The rows in an order of their own, so that what is learned does not depend on the table's."""
+    order = np.lexsort((*targets.T, *inputs.T))
+    return inputs[order], targets[order], None if weights is None else weights[order]
+
+
+def equal_rows(rows: np.ndarray) -> np.ndarray:
+    """A number for every row, the same for rows that are equal; these must stand next to each other."""
+    return np.concatenate([[0], np.cumsum((rows[1:] != rows[:-1]).any(1))])
+
+
+def some_rows(rows: np.ndarray, seed: int) -> np.ndarray:
+    """All rows, or some at random if there are many."""
+    if len(rows) <= _KNOWN:
+        return rows
+    return rows[np.sort(np.random.default_rng(seed).choice(len(rows), _KNOWN, replace=False))]
+
+
+def settings_of(model: Any, rows: int) -> Settings:
+    """The settings that an estimator's arguments stand for, given the number of rows."""
+    if not isinstance(model.method, Method) and model.method not in (*TITLES, "deep+ncp"):
+        raise UserError(f"unknown method {model.method!r}: choose from {', '.join(TITLES)}, deep+ncp, or give a Method")
+    if isinstance(model.input_prior, str) and model.input_prior not in INPUT_NOISE:
+        names = ", ".join(INPUT_NOISE)
+        raise UserError(f"unknown input_prior {model.input_prior!r}: choose from {names}, or give a function")
+    if model.members < 1:
+        raise UserError(f"members must be at least 1, got {model.members}")
+    if model.epochs is not None and model.epochs < 1:
+        raise UserError(f"epochs must be at least 1 or None, got {model.epochs}")
+    if not 0 < model.validation_fraction <= 0.3:
+        raise UserError(f"validation_fraction must be above 0 and at most 0.3, got {model.validation_fraction}")
+    if not 0 <= model.flip <= 1:
+        raise UserError(f"flip must be between 0 and 1, got {model.flip}")
+    # Mini batches grow with the table, from 64 rows at 10 thousand to 512 at 100 thousand.
+    size = model.batch_size or int(min(512, max(64, 2 ** round(math.log2(max(1, rows / 150))))))
+    changes = {
+        "hidden": tuple(model.hidden),
+        "learning_rate": model.learning_rate,
+        "batch_size": size,
+        "gamma": model.gamma,
+        "gamma_per_label": model.gamma_per_label,
+        "output_std": model.output_scale,
+        **({"noise_tie": 0.0} if model.gamma == 0 else {}),
+        **(model.settings or {}),
+    }
+    fields = {field.name for field in dataclasses.fields(Settings)}
+    if unknown := [name for name in changes if name not in fields]:
+        raise UserError(f"unknown setting {unknown[0]!r}: choose from {', '.join(sorted(fields))}")
+    return dataclasses.replace(TABLES, **changes)
+
+
+def number_columns(groups: Sequence[Group]) -> list[int]:
+    """The columns of the encoded rows that are numbers."""
+    return [group.columns[0] for group in groups if group.kind == "number"]
+
+
+def units(targets: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of every output; a constant one has standard deviation 1."""
+    shift = np.average(targets, axis=0, weights=weights)
+    # In units of the largest deviation, whose square may be too small or too large for a number.
+    largest = np.abs(targets - shift).max(0)
+    largest = np.where(largest > 1e-12 * np.abs(shift), largest, 1.0)
+    scale = largest * np.sqrt(np.average(((targets - shift) / largest) ** 2, axis=0, weights=weights))
+    return shift, np.where(scale > 1e-12 * np.abs(shift), np.maximum(scale, 1e-30), 1.0)
+
+
+def padded(inputs: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
+    """Rows with room for more, so that tables of about the same size share a program."""
+    count = len(inputs)
+    size = max(64, 1 << (count - 1).bit_length()) if count <= 1 << 16 else -(-count >> 16) << 16
+    pad = ((0, size - count), (0, 0))
+    ones = np.ones(count, np.float32) if weights is None else weights
+    return Rows(*(jnp.asarray(part) for part in (np.pad(inputs, pad), np.pad(targets, pad), np.pad(ones, pad[0]))))
+
+
+def sights(columns: np.ndarray, spec: Spec, members: int) -> Sight | None:
+    """What every member sees of the table: every second one has sharp sight."""
+    if not spec.bins:
+        return None
+    sight = Sight.find(columns, spec.bins)
+    many = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], members, axis=0), sight)
+    many.sharpness[::2] = 0
+    return many
+
+
+def noise_of(model: Any, engine: Engine, encoder: Encoder, columns: np.ndarray) -> InputPrior | None:
+    """The input prior of a table: noise on the numbers, categories and flags that change now and then."""
+    if isinstance(model.method, Method) or not isinstance(model.input_prior, str):
+        return None  # the user's own, which is part of the method
+    if engine.method.input_prior is None:
+        return None  # a method without
+    scale, names = model.input_scale, encoder.names
+    if isinstance(scale, dict):
+        owners = {name: column.name for column in encoder.columns for _, many in column.layout for name in many}
+        if unknown := [name for name in scale if name not in set(owners.values())]:
+            raise UserError(f"input_scale names {unknown[0]!r}, which is no column that is used")
+        stds = np.array([scale.get(owners[names[i]], 2.0) for i in number_columns(encoder.groups)], np.float32)
+    else:
+        stds = np.full(columns.shape[1], scale, np.float32)
+    if (stds < 0).any():
+        raise UserError(f"input_scale must not be negative, got {stds.min():g}")
+    parts: list[tuple[Sequence[int], InputPrior]] = []
+    if columns.shape[1]:
+        noise = Shaped(INPUT_NOISE[model.input_prior](stds), colours(columns))  # type: ignore[arg-type]
+        parts.append((number_columns(encoder.groups), noise))
+    for kind, places in encoder.groups:
+        if kind == "category" and len(places) > 1:
+            parts.append((places, FlipCategories(len(places), model.flip, one_hot=True)))
+    flags = [place for kind, places in encoder.groups if kind == "flag" for place in places]
+    parts.append((flags, FlipCategories(2, model.flip)))
+    return jax.tree.map(jnp.asarray, PerColumn(parts))
