@@ -153,7 +153,7 @@ def kmeans_pp(pool: Array, labelled: Array, noise: Array, excluded: Array, count
     return _one_by_one((_nearest(pool, labelled), key), scores, take, excluded, count)
 
 
-RULES: dict[str, Rule] = {"max_det": max_det, "lcmd": lcmd, "bait": bait, "k_center": k_center, "kmeans_pp": kmeans_pp}
+RULES: dict[str, Rule] = {"kmeans_pp": kmeans_pp, "lcmd": lcmd, "k_center": k_center, "max_det": max_det, "bait": bait}
 """Every rule by name."""
 
 DEFAULT_RULE = "kmeans_pp"
