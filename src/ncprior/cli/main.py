@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -47,6 +48,8 @@ def keep_programs() -> None:
         return  # a home that cannot be written to; programs are compiled anew
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+    # A full disk costs time, and is told where results are written.
+    warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache entry")
 
 
 @app.callback(invoke_without_command=True)
