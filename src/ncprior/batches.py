@@ -157,7 +157,8 @@ RULES: dict[str, Rule] = {"kmeans_pp": kmeans_pp, "lcmd": lcmd, "k_center": k_ce
 """Every rule by name."""
 
 DEFAULT_RULE = "kmeans_pp"
-"""The one that needs fewer labels than random for the error and for the density on most tables; see docs/trust.md."""
+"""The one that needs fewer labels than random for the same error on most tables, and not many more for the density; see
+docs/trust.md."""
 
 BY_DISTANCE = (lcmd, k_center, kmeans_pp)
 """Rules that know distances alone: any features will do, and those of all layers tell more than the last one's."""

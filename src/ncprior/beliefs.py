@@ -9,6 +9,7 @@ import pyarrow as pa
 from ncprior.batches import BY_DISTANCE, Rule, sketch
 from ncprior.engine import NOISE, chunked
 from ncprior.fitting import Fitted
+from ncprior.recipe import room
 
 
 def sample(fitted: Fitted, table: pa.Table, count: int, key: Any) -> np.ndarray:
@@ -43,7 +44,7 @@ def pick_batch(
     seen = np.asarray(chunked(narrow, known)) if len(known) else phi[:0]
     # Filled up, so that pools and labels of about the same number share a program: with rows that cannot be picked,
     # and with repeats.
-    more, again = _room(len(phi)) - len(phi), _room(len(seen)) - len(seen) if len(seen) else 0
+    more, again = room(len(phi)) - len(phi), room(len(seen)) - len(seen) if len(seen) else 0
     phi, noise, excluded = (
         np.pad(part, [(0, more), *[(0, 0)] * (part.ndim - 1)], constant_values=fill)
         for part, fill in ((phi, 0), (noise, 1), (excluded, True))
@@ -55,8 +56,3 @@ def pick_batch(
 _PICK = jax.jit(
     lambda rule, *arrays, count, key: rule(*arrays, count=count, key=key), static_argnums=0, static_argnames="count"
 )
-
-
-def _room(rows: int) -> int:
-    """The next of few numbers of rows: powers of 2, then multiples of 16,384."""
-    return max(64, 1 << (rows - 1).bit_length()) if rows <= 1 << 14 else -(-rows >> 14) << 14

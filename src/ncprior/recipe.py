@@ -93,11 +93,15 @@ def units(targets: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, 
     return shift, np.where(scale > 1e-12 * np.abs(shift), np.maximum(scale, 1e-30), 1.0)
 
 
+def room(rows: int) -> int:
+    """The next of few numbers of rows, so that tables of about the same size share a program."""
+    return max(64, 1 << (rows - 1).bit_length()) if rows <= 1 << 16 else -(-rows >> 16) << 16
+
+
 def padded(inputs: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
     """Rows with room for more, so that tables of about the same size share a program."""
     count = len(inputs)
-    size = max(64, 1 << (count - 1).bit_length()) if count <= 1 << 16 else -(-count >> 16) << 16
-    pad = ((0, size - count), (0, 0))
+    pad = ((0, room(count) - count), (0, 0))
     ones = np.ones(count, np.float32) if weights is None else weights
     return Rows(*(jnp.asarray(part) for part in (np.pad(inputs, pad), np.pad(targets, pad), np.pad(ones, pad[0]))))
 
