@@ -18,6 +18,7 @@ os.environ["XLA_FLAGS"] = (
 
 import jax
 import pytest
+from hypothesis import settings
 
 from ncprior.engine import _engine
 
@@ -26,6 +27,12 @@ jax.config.update("jax_num_cpu_devices", 2)
 # Many tests compile the same programs: the first one keeps them for the others.
 jax.config.update("jax_compilation_cache_dir", os.environ["XDG_CACHE_HOME"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+# The same examples in every run, so that a failure is the change's own; `--hypothesis-profile explore` draws new ones.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("explore", deadline=None)
+settings.load_profile("same")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -487,6 +487,11 @@ def test_fit_does_not_depend_on_the_order_of_rows(table, random):
     np.testing.assert_allclose(first.transform(table), second.transform(table), rtol=1e-5, atol=1e-6)
 
 
+def test_minus_zero_is_zero():
+    for values in ([0.0, -0.0, None], [-0.0, 0.0, None], [-0.0, -0.0, None]):
+        assert Encoder.fit(pa.table({"x": values})).columns[0].treatment == "number, always 0, 33% missing"
+
+
 @settings(max_examples=50, deadline=None)
 @given(any_table(), any_table(least=0))
 def test_every_other_table_becomes_finite_or_a_clear_error(train, new):

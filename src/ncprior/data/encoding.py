@@ -258,7 +258,7 @@ def _centre_and_scale(numbers: np.ndarray) -> tuple[float, float]:
         largest = np.abs(deviation).max()
         scale = max(scale, largest * float(np.std(deviation / largest))) if largest > 0 else scale
     scale = float(min(scale, _LARGEST * shrink) / shrink)
-    return float(centre / shrink), scale if scale > 0 else 1.0
+    return float(centre / shrink) + 0.0, scale if scale > 0 else 1.0  # 0 in place of -0
 
 
 def _compressed(numbers: np.ndarray, centre: float, scale: float) -> np.ndarray:
