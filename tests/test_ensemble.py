@@ -1,5 +1,6 @@
 """The parts of the recipe for tables, each against what it should do by arithmetic."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,7 @@ from ncprior.distributions import Normal
 from ncprior.ensemble import Holdout, Look, Stopping, _best_scales, held_numbers, hold_out
 from ncprior.input_priors import Gaussian, Radial, Shaped
 from ncprior.methods import methods
-from ncprior.networks import Network
+from ncprior.networks import MLP, Network
 from ncprior.objectives import Away, Batch, MeanNCP, NoiseTie, PerLabel, View
 from ncprior.optimizers import averaged, warmed_up
 from ncprior.output_priors import OutputPrior
@@ -138,6 +139,19 @@ def test_sight_whitens_and_finds_places_in_bins():
     np.testing.assert_allclose(columns.T, features, atol=1e-5)
     few = Sight.find(np.array([[0.0], [1.0], [1.0]]), 8)
     assert np.isfinite(np.asarray(jax.vmap(Stepped(few, (0,), lambda x: x))(jnp.array([[0.0], [5.0]])))).all()
+
+
+def test_without_sharp_sight_places_count_for_nothing():
+    data = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    sharp = Sight.find(data, 4)
+    trunk = MLP.init(2 + 2 + 8, (5, 3), key=KEY)
+    blunt = Stepped(eqx.tree_at(lambda sight: sight.sharpness, sharp, jnp.zeros(())), (0, 1), trunk)
+    nothing = jax.vmap(lambda row: trunk(blunt.see(row)))(data)
+    for features in (jax.vmap(blunt)(data), blunt(data.T).T):
+        np.testing.assert_allclose(features, nothing, rtol=1e-5, atol=1e-6)
+    seeing = Stepped(sharp, (0, 1), trunk)
+    np.testing.assert_allclose(jax.vmap(seeing)(data), jax.vmap(lambda row: trunk(seeing.see(row)))(data), rtol=1e-5)
+    assert np.abs(jax.vmap(seeing)(data) - nothing).max() > 0.1
 
 
 def view_of(noised, targets, inputs=None, noised_inputs=None, clean=None, visible=100):

@@ -152,7 +152,7 @@ class Ensemble:
         self.trainer = trainer
         self.static = trainer.static(inputs, outputs)
         self._start = jax.jit(jax.vmap(self._begin, in_axes=(None, 0, 0, None, 0)))
-        self._run = jax.jit(jax.vmap(self._stretch, in_axes=(0, None, 0, 0, None, None, None)), donate_argnums=0)
+        self._run = jax.jit(self._stretches, donate_argnums=0)
         self._compiled: set[tuple[int, ...]] = set()  # shapes of rows that there is a program for
         self._restart = jax.jit(jax.vmap(trainer.optimizer.init))
         self._predict_held = jax.jit(jax.vmap(lambda w, rows, held: self._predict(w, rows.inputs[held]), (0, None, 0)))
@@ -249,10 +249,22 @@ class Ensemble:
 
         return self.trainer.start(rows, visible, key=key, prepare=prepare)._replace(input_prior=prior)
 
+    def _stretches(self, members: Learner, rows: Rows, held: Array, sizes: Array, *limits: Array) -> Any:
+        """The program: `_stretch` for every member of a group."""
+
+        def one(member: Learner, held: Array, sizes: Array) -> tuple[Learner, Array]:
+            return self._stretch(member, rows, held, sizes, *limits)
+
+        if len(held) > 1:
+            return jax.vmap(one)(members, held, sizes)
+        # A member alone is not batched, as a batch has to compute both sides of every condition.
+        alone = one(*jax.tree.map(lambda leaf: leaf[0], (members, held, sizes)))
+        return jax.tree.map(lambda leaf: leaf[None], alone)
+
     def _stretch(
         self, member: Learner, rows: Rows, held: Array, sizes: Array, labels: Array, first: Array, last: Array
     ) -> tuple[Learner, Array]:
-        """The program: trains one member and scores it on its held-out rows of both kinds."""
+        """Trains one member and scores it on its held-out rows of both kinds."""
         member = self.trainer.train_steps(member, rows, self.static, labels, first, last)
         prediction = self._predict(self.weights(member), rows.inputs[held.reshape(-1)])
         density = heavy_tailed(prediction).log_prob(rows.targets[held.reshape(-1)]).sum(-1).reshape(held.shape)

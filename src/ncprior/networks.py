@@ -91,6 +91,11 @@ class MLP(eqx.Module):
         """Features of one example."""
         return self.activations(x)[-1]
 
+    def narrowed(self, inputs: int) -> "MLP":
+        """What is left if only the first ``inputs`` of its inputs are not 0."""
+        first, *others = self.layers
+        return MLP((Linear(first.kernel[:inputs], first.bias), *others), self.slope)
+
     def activations(self, x: Array) -> list[Array]:
         """What every layer gets, from the example itself to its features."""
         found = [x]

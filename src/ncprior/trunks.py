@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from ncprior.methods import Method
-from ncprior.networks import Network, upright
+from ncprior.networks import MLP, Network, upright
 
 
 class Bins(eqx.Module):
@@ -133,17 +133,25 @@ class Stepped(eqx.Module):
 
     def __call__(self, x: Array) -> Array:
         """Features of one example."""
-        return self.trunk(self.see(x))
+        if not isinstance(self.trunk, MLP):
+            return self.trunk(self.see(x))
+        # Places of sharpness 0 take most of the time of a step, for nothing.
+        plain = self.trunk.narrowed(len(x) + len(self.columns))
+        return jax.lax.cond(
+            self.sight.sharpness > 0, lambda: self.trunk(self.see(x)), lambda: plain(self.see(x, places=False))
+        )
 
-    def see(self, x: Array) -> Array:
-        """What the trunk gets."""
+    def see(self, x: Array, *, places: bool = True) -> Array:
+        """What the trunk gets, with or without the places in bins."""
         sight = jax.lax.stop_gradient(self.sight)
         part = x[np.asarray(self.columns, np.int32)]
-        # Bins on a new axis: gathering a column once for every bin takes longer than the layers.
-        shape = (*sight.lower.shape, *[1] * (x.ndim - 1))
-        places = (part[:, None] - sight.lower.reshape(shape)) / sight.width.reshape(shape)
-        places = jnp.clip(places, 0.0, 1.0).reshape(-1, *x.shape[1:])
-        return jnp.concatenate([x, sight.whitener @ part, sight.sharpness * places])
+        seen = [x, sight.whitener @ part]
+        if places:
+            # Bins on a new axis: gathering a column once for every bin takes longer than the layers.
+            shape = (*sight.lower.shape, *[1] * (x.ndim - 1))
+            place = (part[:, None] - sight.lower.reshape(shape)) / sight.width.reshape(shape)
+            seen.append(sight.sharpness * jnp.clip(place, 0.0, 1.0).reshape(-1, *x.shape[1:]))
+        return jnp.concatenate(seen)
 
 
 def stepped(method: Method, columns: tuple[int, ...], bins: int) -> Method:
