@@ -10,7 +10,7 @@ from scipy import integrate, stats
 
 from ncprior.deep import DeepMean, SampledMeanNCP
 from ncprior.distributions import Normal
-from ncprior.ensemble import Holdout, Look, Stopping, _best_scales, held_numbers, hold_out
+from ncprior.ensemble import Holdout, Look, Stopping, _best_scales, best_share, held_numbers, hold_out
 from ncprior.input_priors import Gaussian, Radial, Shaped
 from ncprior.methods import methods
 from ncprior.networks import MLP, Network
@@ -42,6 +42,9 @@ def test_gaps_are_the_members_own_and_random_rows_are_shared():
         ]
         assert min(some.sum() for some in inside) == 0
     assert len({tuple(part.gap) for part in parts}) > 1
+    pairs = hold_out(columns, 5, Stopping(), np.random.default_rng(1), neighbours=2)
+    assert [np.array_equal(pairs[0].gap, part.gap) for part in pairs] == [True, True, False, False, False]
+    np.testing.assert_array_equal(pairs[2].gap, pairs[3].gap)
     (alone,) = hold_out(np.zeros((50, 0)), 1, Stopping(), np.random.default_rng(0))
     assert [len(kind) for kind in alone] == [45, 0, 5]
 
@@ -152,6 +155,20 @@ def test_without_sharp_sight_places_count_for_nothing():
     seeing = Stepped(sharp, (0, 1), trunk)
     np.testing.assert_allclose(jax.vmap(seeing)(data), jax.vmap(lambda row: trunk(seeing.see(row)))(data), atol=1e-6)
     assert np.abs(jax.vmap(seeing)(data) - nothing).max() > 0.1
+
+
+def test_shares_go_to_the_better_prediction():
+    rng = np.random.default_rng(0)
+    same = rng.normal(size=500)
+    assert best_share([(same, same)]) == pytest.approx(0.5, abs=0.02)
+    good, bad = np.zeros(500), np.full(500, -5.0)
+    assert best_share([(bad, good)]) > 0.9
+    assert best_share([(good, bad)]) < 0.1
+    # Kinds of rows count the same, however many rows they have.
+    assert best_share([(good[:10], bad[:10]), (bad, good)]) == pytest.approx(0.5, abs=0.02)
+    # A difference of a hundredth of a nat is no reason to do without half of the members.
+    assert 0.5 < best_share([(good, good + 0.01)]) < 0.6
+    assert best_share([]) == pytest.approx(0.5, abs=0.02)
 
 
 def view_of(noised, targets, inputs=None, noised_inputs=None, clean=None, visible=100):

@@ -62,7 +62,7 @@ def test_finds_out_how_long_to_train_on_rows_that_it_holds_out():
     assert model.validation_["rows"] == 10
     assert 0.1 < model.validation_["rmse"] < 0.9
     assert 100 <= min(model.steps_) <= max(model.steps_) <= 12_000
-    assert model.calibration_.shape == (2, 2)
+    assert model.calibration_.shape == (2, 3)
 
 
 def test_what_a_distribution_says_agrees_with_itself(fitted):
@@ -147,9 +147,11 @@ def test_sketches_hold_gradients_and_what_layers_get(fitted):
         *layers, _ = jax.vmap(lambda row: network.trunk.trunk.activations(network.trunk.see(row)))(inputs)
         return np.inner(gradients, gradients) + sum(1 + np.inner(layer, layer) for layer in layers)
 
-    exact = products(0) + products(1)
+    exact = sum(share * products(member) for member, share in enumerate(inner.calibration[:, 2]))
     keys = jax.random.split(jax.random.key(0), 40)
-    sketches = [np.asarray(inner.engine.sketches(inner.weights, inputs, key, size=256)) for key in keys]
+    sketches = [
+        np.asarray(inner.engine.sketches(inner.weights, inner.calibration, inputs, key, size=256)) for key in keys
+    ]
     found = np.mean([phi @ phi.T for phi in sketches], axis=0)
     np.testing.assert_allclose(found, exact, rtol=0.1, atol=0.03 * exact.max())
 

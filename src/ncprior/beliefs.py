@@ -13,13 +13,16 @@ from ncprior.recipe import room
 
 
 def sample(fitted: Fitted, table: pa.Table, count: int, key: Any) -> np.ndarray:
-    """Functions drawn from the belief over the mean, members in turn: ``[count, rows, outputs]``."""
-    inputs, members = fitted.encoder.transform(table), len(fitted.calibration)
+    """Functions drawn from the belief over the mean, of members drawn by their shares: ``[count, rows, outputs]``."""
+    inputs = fitted.encoder.transform(table)
+    _, scales, shares = fitted.calibration.T
     functions = []
-    for i, one in enumerate(jax.random.split(key, count)):
-        member = jax.tree.map(lambda leaf: leaf[i % members], fitted.weights)  # noqa: B023
-        drawn, mean = chunked(lambda part: fitted.engine.sample(member, part, one), inputs)  # noqa: B023
-        functions.append(mean + fitted.calibration[i % members, 1] * (drawn - mean))
+    for one in jax.random.split(key, count):
+        key_member, key_function = jax.random.split(one)
+        number = int(jax.random.choice(key_member, len(shares), p=shares))
+        member = jax.tree.map(lambda leaf: leaf[number], fitted.weights)  # noqa: B023
+        drawn, mean = chunked(lambda part: fitted.engine.sample(member, part, key_function), inputs)  # noqa: B023
+        functions.append(mean + scales[number] * (drawn - mean))
     return fitted.shift + fitted.scale * np.stack(functions)
 
 
@@ -35,7 +38,7 @@ def pick_batch(
 
     def narrow(part: Any) -> Any:
         if rule in BY_DISTANCE:
-            return fitted.engine.sketches(fitted.weights, part, key_sketch, size=_WIDEST)
+            return fitted.engine.sketches(fitted.weights, fitted.calibration, part, key_sketch, size=_WIDEST)
         return sketch(fitted.engine.features(fitted.weights, fitted.calibration, part), _WIDEST, key=key_sketch)
 
     inputs = fitted.encoder.transform(pool)

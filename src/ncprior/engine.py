@@ -83,7 +83,7 @@ class Engine:
             prediction = predict_in_blocks(partial(self.method, network), inputs, block=_ROWS)
             return prediction.inflate(factors[0], factors[1])
 
-        return mix(jax.lax.map(lambda pair: one(*pair), (weights, calibration)))
+        return mix(jax.lax.map(lambda pair: one(*pair), (weights, calibration)), calibration[:, 2])
 
     def _sample(self, member: Any, inputs: Array, key: Array) -> tuple[Array, Array]:
         """One function from a member's belief at rows ``[rows, outputs]``, and the member's mean."""
@@ -107,19 +107,19 @@ class Engine:
             return products.reshape(len(inputs), -1), jax.vmap(head)(features).mean
 
         phi, means = jax.lax.map(one, weights)
-        phi = phi * calibration[:, 1, None, None]
-        apart = jnp.moveaxis(means - means.mean(0), 0, 1).reshape(len(inputs), -1)
-        whole = jnp.concatenate([jnp.moveaxis(phi, 0, 1).reshape(len(inputs), -1), apart], axis=1)
-        return whole / len(means) ** 0.5
+        scales, shares = calibration[:, 1, None, None], calibration[:, 2, None, None]
+        apart = means - jnp.sum(shares * means, axis=0)
+        parts = (jnp.moveaxis(jnp.sqrt(shares) * part, 0, 1) for part in (scales * phi, apart))
+        return jnp.concatenate([part.reshape(len(inputs), -1) for part in parts], axis=1)
 
-    def _sketches(self, weights: Any, inputs: Array, key: Array, size: int) -> Array:
+    def _sketches(self, weights: Any, calibration: Array, inputs: Array, key: Array, size: int) -> Array:
         """Sketches ``[rows, size]`` of how the networks see rows, for rules that go by distances.
 
-        Their products are ``(1 + a . a') (1 + d . d')``, summed over layers and members: ``a`` is what a layer gets,
-        and ``d`` the gradient of the mean by what it gives. So they hold the gradients by all weights, whose outer
-        products are sketched by products of projections (as in Holzmueller et al., 2023), and also what the layers get,
-        the inputs among it: rows that look different are apart even where the mean is flat. A trunk of the user's own
-        counts with its features alone.
+        Their products are ``(1 + a . a') (1 + d . d')``, summed over layers, and over members by their shares: ``a`` is
+        what a layer gets, and ``d`` the gradient of the mean by what it gives. So they hold the gradients by all
+        weights, whose outer products are sketched by products of projections (as in Holzmueller et al., 2023), and also
+        what the layers get, the inputs among it: rows that look different are apart even where the mean is flat. A
+        trunk of the user's own counts with its features alone.
         """
 
         def one(member: Any, key: Array) -> Array:
@@ -147,8 +147,9 @@ class Engine:
             with_one = jnp.concatenate([rows, jnp.ones((len(rows), 1))], axis=1)
             return with_one @ (jax.random.normal(key, (with_one.shape[1], size)) / size**0.5)
 
-        keys = jax.random.split(key, len(jax.tree.leaves(weights)[0]))
-        return jnp.sum(jax.lax.map(lambda pair: one(*pair), (weights, keys)), axis=0)
+        keys = jax.random.split(key, len(calibration))
+        parts = jax.lax.map(lambda pair: one(*pair), (weights, keys))
+        return jnp.tensordot(jnp.sqrt(calibration[:, 2]), parts, axes=1)
 
 
 class _Key:

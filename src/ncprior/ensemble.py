@@ -3,9 +3,11 @@
 How long to train matters more than any other setting, and training rows cannot tell. So every member first trains
 without some of its rows: those around a random place of a random column (a gap, to see what happens off the data) and
 some at random. The number of steps after which held-out rows are predicted best, on average over the members, is the
-number for which the members are trained anew on all rows.
+number for which the members are trained anew on all rows. They also say how to scale noise and uncertainty, and what
+members of two kinds should count in the mixture.
 """
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -47,10 +49,11 @@ class Stopping:
     """Steps before the first look; the next comes after ``growth`` times as many, and so on."""
     growth: float = 1.5
     patience: int = 2
-    """Looks in a row without a better score that end the search."""
+    """Looks in a row without a better score that end the search, but not before ``fewest`` steps."""
+    fewest: int = 760
     least: float = 0.003
     """Improvement of the score, in nats, that counts as better."""
-    most: int = 12_000
+    most: int = 10_000
     """Steps that end it in any case."""
 
     def looks(self) -> list[int]:
@@ -75,8 +78,11 @@ def hold_out(
     stopping: Stopping,
     rng: np.random.Generator,
     equal: np.ndarray | None = None,
+    neighbours: int = 1,
 ) -> list[Holdout]:
     """Held-out rows for every member: a gap of its own, and the same rows at random as all others.
+
+    So many ``neighbours`` share a gap, the first ones, the next ones, and so on.
 
     ``columns`` ``[rows, columns]`` are those that a gap can lie in. ``equal`` numbers the rows from 0, the same for
     rows that are equal: these are held out together or not at all, as a copy in training would give a row away.
@@ -91,9 +97,9 @@ def hold_out(
     some = int(np.sum(rank[equal] <= rank[equal[order[some - 1]]]))
     random, rest = order[:some], order[some:]
     parts = []
-    for _ in range(members):
-        gap = rest[:0]
-        if columns.shape[1]:
+    gap = rest[:0]
+    for member in range(members):
+        if columns.shape[1] and member % neighbours == 0:
             column = columns[rest, rng.integers(columns.shape[1])]
             start = rng.integers(max(0, len(rest) - wide) + 1)
             inside = rest[np.argsort(column, kind="stable")[start : start + wide]]
@@ -202,7 +208,7 @@ class Ensemble:
             if score > best + stopping.least:
                 best, weights, since = score, self.gather(members), 0
             show(step, score)
-            if since >= stopping.patience:
+            if since >= stopping.patience and step >= stopping.fewest:
                 break
         return Search(looks[len(looks) - 1 - since].step, weights, looks)
 
@@ -227,12 +233,30 @@ class Ensemble:
 
     def calibrate(self, search: Search, rows: Rows, held: Sequence[Holdout]) -> tuple[float, float]:
         """What noise and uncertainty must be multiplied with for the held-out rows to be predicted best."""
+        prediction, targets, in_use = self._held(search.weights, rows, held)
+        counted = in_use / np.maximum(in_use.sum(2, keepdims=True), 1)
+        return _best_scales(prediction, targets, counted.reshape(len(held), -1).astype(np.float32))
+
+    def share(self, weights: Any, calibration: np.ndarray, rows: Rows, held: Sequence[Holdout]) -> float:
+        """What every second member, from the second on, should count together, for held-out rows to be predicted best.
+
+        Rows of a gap are predicted by the two neighbours that hold it out, rows at random by all members.
+        """
+        prediction, targets, in_use = self._held(weights, rows, held)
+        scales = (jnp.asarray(calibration)[:, i, None, None] for i in range(2))
+        density = np.asarray(_LOG_DENSITY(prediction.inflate(*scales), targets), np.float64).reshape(in_use.shape)
+        first, second = density[::2], density[1::2]
+        gaps = [(a[0, used], b[0, used]) for a, b, used in zip(first, second, in_use[::2, 0], strict=False)]
+        random = [_mean_density(part[:, 1, in_use[0, 1]]) for part in (first, second)]
+        kinds = [tuple(np.concatenate(part) for part in zip(*gaps, strict=True)), tuple(random)]
+        return best_share([(a, b) for a, b in kinds if len(a)])
+
+    def _held(self, weights: Any, rows: Rows, held: Sequence[Holdout]) -> tuple[Predictive, np.ndarray, np.ndarray]:
+        """Every member's prediction of what it holds out, the targets, and which ``[members, 2, n]`` are in use."""
         numbers, sizes = held_numbers(held, len(held), len(rows.inputs))
-        prediction = self._predict_held(search.weights, rows, numbers.reshape(len(held), -1))
-        targets = np.asarray(rows.targets)[numbers.reshape(len(held), -1)]
-        in_use = (np.arange(numbers.shape[-1]) < sizes[..., None]).reshape(len(held), -1)
-        weights = (in_use / np.repeat(np.maximum(sizes, 1), numbers.shape[-1], axis=1)).astype(np.float32)
-        return _best_scales(prediction, targets, weights)
+        places = numbers.reshape(len(held), -1)
+        in_use = np.arange(numbers.shape[-1]) < sizes[..., None]
+        return self._predict_held(weights, rows, places), np.asarray(rows.targets)[places], in_use
 
     def gather(self, members: Members) -> Any:
         """The weights that all members predict with, on a leading axis."""
@@ -285,6 +309,31 @@ def _log_densities(prediction: Predictive, targets: Array, weights: Array, noise
         return jnp.sum(weights * density)
 
     return jax.lax.map(one, (noise, uncertainty))
+
+
+_LOG_DENSITY = jax.jit(lambda prediction, targets: heavy_tailed(prediction).log_prob(targets).sum(-1))
+
+_FOR_EQUAL = 0.05
+"""What equal shares are worth, in nats: rows to come are further from the data than those that are held out."""
+
+
+def best_share(kinds: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+    """The share of the second of two predictions in their mixture that gives held-out rows the highest density.
+
+    Of each kind of rows there are log densities of both; kinds count the same, however many rows they have. The share
+    stays close to one half where that makes little difference.
+    """
+    shares = np.linspace(0.02, 0.98, 49)
+    score = _FOR_EQUAL * (np.log(shares) + np.log(1 - shares))
+    for first, second in kinds:
+        mixed = np.logaddexp(first + np.log(1 - shares[:, None]), second + np.log(shares[:, None]))
+        score = score + mixed.mean(1) / len(kinds)
+    return float(shares[np.argmax(score)])
+
+
+def _mean_density(logs: np.ndarray) -> np.ndarray:
+    """The logarithm of the mean density of members ``[members, rows]``."""
+    return np.logaddexp.reduce(logs, axis=0) - math.log(len(logs))
 
 
 def _best_scales(prediction: Predictive, targets: np.ndarray, weights: np.ndarray) -> tuple[float, float]:

@@ -1,8 +1,8 @@
 """How the estimator learns: from a table to a trained, calibrated ensemble, and from that to predictions.
 
 The recipe in short: numbers are standardised, half of the members also see the columns' quantiles, every member trains
-for as many steps as suits its half on held-out rows, and what held-out rows say about noise and uncertainty is applied
-to the predictions. `ncprior.presets.TABLES` has its numbers.
+for as many steps as suits its half on held-out rows, and what held-out rows say about noise, uncertainty and the shares
+of the halves is applied to the predictions. `ncprior.presets.TABLES` has its numbers.
 """
 
 import dataclasses
@@ -40,6 +40,11 @@ from ncprior.training import Rows, explain_failure
 _FEWEST = 20
 """Rows below which none are held out."""
 
+_MANY = 5_000
+"""Rows from which on so many are held out that few members are enough to search with."""
+
+_SEARCHERS = 4
+
 _STEPS = 1_000
 """Steps of training where nothing says how many."""
 
@@ -62,7 +67,7 @@ class Fitted(NamedTuple):
     spec: Spec
     encoder: Encoder
     weights: Any  # of the members, on a leading axis
-    calibration: np.ndarray  # [members, 2]: what noise and uncertainty are multiplied with
+    calibration: np.ndarray  # [members, 3]: what noise and uncertainty are multiplied with, the share
     shift: np.ndarray  # [outputs], of the target,
     scale: np.ndarray  # and its standard deviation
     steps: tuple[int, ...]  # of training, for each member
@@ -118,34 +123,41 @@ def fit(
     told = Table(sights(columns, spec, model.members), noise_of(model, engine, encoder, columns))
     fixed = math.ceil(epochs * count / settings.batch_size) if epochs is not None else _STEPS
     steps = np.full(model.members, fixed)
-    calibration = np.ones((model.members, 2), np.float32)
+    calibration = np.tile(np.array([1, 1, 1 / model.members], np.float32), (model.members, 1))
     validation = None
     if epochs is None and model.early_stopping and count >= _FEWEST:
         stopping = Stopping(gap=2 * model.validation_fraction, random=model.validation_fraction)
+        searchers = model.members if count < _MANY else min(model.members, _SEARCHERS)
         equal = equal_rows(np.column_stack([inputs, targets]))
-        held = hold_out(columns, model.members, stopping, np.random.default_rng(seed), equal)
-        found: list[Any] = [None] * model.members
+        held = hold_out(columns, searchers, stopping, np.random.default_rng(seed), equal, 2 if spec.bins else 1)
+        found: list[Any] = [None] * searchers
+        # Every second member sees places in bins: a family that is searched for itself.
         for sharp in (0, 1) if spec.bins else (0,):
-            family = np.arange(model.members)[sharp::2] if spec.bins else np.arange(model.members)
-            if not len(family):
+            all_of_it = slice(sharp, None, 2 if spec.bins else 1)
+            if not len(family := np.arange(searchers)[all_of_it]):
                 continue
             part = [held[i] for i in family]
             rule = dataclasses.replace(stopping, gap_share=0.0 if sharp else 0.5)
-            seeds = _seeds(seed, 0, model.members)[family]
+            seeds = _seeds(seed, 0, searchers)[family]
             search = engine.ensemble.search(
                 rows, part, told.of(family), seeds, rule, _telling(show, "searching", rule.most)
             )
-            steps[family] = search.steps
-            calibration[family] = engine.ensemble.calibrate(search, rows, part)
+            steps[all_of_it] = search.steps
+            calibration[all_of_it, :2] = engine.ensemble.calibrate(search, rows, part)
             for place, i in enumerate(family):
                 found[i] = _take(search.weights, place)
         first = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
-        searched = Fitted(spec, encoder, first, calibration, shift, scale, (), None, count, inputs[:0])
+        if spec.bins and searchers > 1:
+            share = engine.ensemble.share(first, calibration[:searchers], rows, held)
+            for sharp, of_family in enumerate((1 - share, share)):
+                calibration[sharp::2, 2] = of_family / len(calibration[sharp::2])
+        validated = _of(calibration, np.arange(searchers))
+        searched = Fitted(spec, encoder, first, validated, shift, scale, (), None, count, inputs[:0])
         validation = _validate(searched, inputs, targets, held[0])
     weights, kept = _trained(engine, rows, count, told, _seeds(seed, 1, model.members), steps, show)
     number = tuple(int(n) for n in steps[kept])
     known = some_rows(inputs, seed)
-    return Fitted(spec, encoder, weights, calibration[kept], shift, scale, number, validation, count, known)
+    return Fitted(spec, encoder, weights, _of(calibration, kept), shift, scale, number, validation, count, known)
 
 
 def go_on(
@@ -174,7 +186,7 @@ def go_on(
     weights, kept = _trained(engine, rows, count, told, seeds, steps, show, fitted.weights)
     total = tuple(int(before + new) for before, new in zip(np.asarray(fitted.steps)[kept], steps[kept], strict=True))
     known = some_rows(np.concatenate([fitted.known, inputs]) if before else inputs, seed)
-    calibration = fitted.calibration[kept]
+    calibration = _of(fitted.calibration, kept)
     return fitted._replace(weights=weights, calibration=calibration, steps=total, rows=before + count, known=known)
 
 
@@ -226,6 +238,13 @@ def _trained(
         why = explain_failure(ensemble.trainer.method, *failures[0])
         raise UserError(f"{why}; choose a smaller learning_rate, or look for extreme values in the table")
     return jax.tree.map(lambda *leaves: np.stack(leaves), *(trained[i] for i in kept)), kept
+
+
+def _of(calibration: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """The calibration of these members, whose shares sum to 1 again."""
+    kept = calibration[members]
+    kept[:, 2] /= kept[:, 2].sum()
+    return kept
 
 
 def _take(tree: Any, members: Any) -> Any:

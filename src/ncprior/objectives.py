@@ -175,8 +175,10 @@ class Away(eqx.Module):
         inputs, in_use = view.batch.inputs, view.batch.weights > 0
 
         def nearest(rows: Array, others: Array) -> Array:
-            squares = jnp.sum((rows[:, None] - inputs[None]) ** 2, axis=-1)
-            return jnp.min(jnp.where(others, squares, jnp.inf), axis=1)
+            # The distances less what is the same for all others, which is far faster than the differences.
+            squares = jnp.sum(inputs**2, axis=-1) - 2 * rows @ inputs.T
+            least = jnp.min(jnp.where(others, squares, jnp.inf), axis=1)
+            return jnp.maximum(least + jnp.sum(rows**2, axis=-1), 0.0)
 
         others = in_use[None] & ~jnp.eye(len(inputs), dtype=bool)
         own = nearest(inputs, others)

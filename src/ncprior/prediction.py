@@ -147,8 +147,11 @@ class MixturePrediction(Predictive):
         return MixturePrediction(self.weights, self.parts.rescale(scale, shift))
 
 
-def mix(members: Predictive) -> MixturePrediction:
-    """The mixture of an ensemble's predictions, which have the members on a leading axis; all count the same."""
+def mix(members: Predictive, shares: Array | None = None) -> MixturePrediction:
+    """The mixture of an ensemble's predictions, which have the members on a leading axis.
+
+    All count the same, or these shares, which sum to 1.
+    """
     if isinstance(members, MixturePrediction):
         weights, parts = members.weights, members.parts
     else:
@@ -158,7 +161,9 @@ def mix(members: Predictive) -> MixturePrediction:
     def flat(leaf: Array) -> Array:
         return jnp.moveaxis(leaf, 0, -2).reshape(*leaf.shape[1:-1], -1)
 
-    return MixturePrediction(flat(weights) / len(weights), jax.tree.map(flat, parts))
+    shares = jnp.full(len(weights), 1 / len(weights)) if shares is None else shares
+    weights = shares.reshape(-1, *[1] * (weights.ndim - 1)) * weights
+    return MixturePrediction(flat(weights), jax.tree.map(flat, parts))
 
 
 _TAILS = ((0.63095604, 0.35169383, 0.01735013), (0.67954734, 1.25968786, 2.94581784))

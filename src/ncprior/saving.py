@@ -20,7 +20,7 @@ from ncprior.engine import Engine, Spec
 from ncprior.errors import UserError
 from ncprior.presets import Settings
 
-FORMAT = 1
+FORMAT = 2
 """Version of the format; a file of a later one is refused."""
 
 _KEY = "ncprior"
