@@ -244,7 +244,8 @@ class Ensemble:
         """
         prediction, targets, in_use = self._held(weights, rows, held)
         scales = (jnp.asarray(calibration)[:, i, None, None] for i in range(2))
-        density = np.asarray(_LOG_DENSITY(prediction.inflate(*scales), targets), np.float64).reshape(in_use.shape)
+        density = np.asarray(_LOG_DENSITY(prediction.inflate(*scales), targets), np.float64)
+        density = np.nan_to_num(density, nan=_LOWEST, neginf=_LOWEST).reshape(in_use.shape)
         first, second = density[::2], density[1::2]
         gaps = [(a[0, used], b[0, used]) for a, b, used in zip(first, second, in_use[::2, 0], strict=False)]
         random = [_mean_density(part[:, 1, in_use[0, 1]]) for part in (first, second)]
@@ -312,6 +313,9 @@ def _log_densities(prediction: Predictive, targets: Array, weights: Array, noise
 
 
 _LOG_DENSITY = jax.jit(lambda prediction, targets: heavy_tailed(prediction).log_prob(targets).sum(-1))
+
+_LOWEST = -1e6
+"""Log density of rows that are predicted worse than numbers can say."""
 
 _FOR_EQUAL = 0.05
 """What equal shares are worth, in nats: rows to come are further from the data than those that are held out."""

@@ -122,42 +122,59 @@ def fit(
     engine = Engine.of(spec)
     told = Table(sights(columns, spec, model.members), noise_of(model, engine, encoder, columns))
     fixed = math.ceil(epochs * count / settings.batch_size) if epochs is not None else _STEPS
-    steps = np.full(model.members, fixed)
-    calibration = np.tile(np.array([1, 1, 1 / model.members], np.float32), (model.members, 1))
-    validation = None
+    equal = np.tile(np.array([1, 1, 1 / model.members], np.float32), (model.members, 1))
+    blank = Fitted(spec, encoder, None, equal, shift, scale, (fixed,) * model.members, None, count, inputs[:0])
     if epochs is None and model.early_stopping and count >= _FEWEST:
-        stopping = Stopping(gap=2 * model.validation_fraction, random=model.validation_fraction)
-        searchers = model.members if count < _MANY else min(model.members, _SEARCHERS)
-        equal = equal_rows(np.column_stack([inputs, targets]))
-        held = hold_out(columns, searchers, stopping, np.random.default_rng(seed), equal, 2 if spec.bins else 1)
-        found: list[Any] = [None] * searchers
-        # Every second member sees places in bins: a family that is searched for itself.
-        for sharp in (0, 1) if spec.bins else (0,):
-            all_of_it = slice(sharp, None, 2 if spec.bins else 1)
-            if not len(family := np.arange(searchers)[all_of_it]):
-                continue
-            part = [held[i] for i in family]
-            rule = dataclasses.replace(stopping, gap_share=0.0 if sharp else 0.5)
-            seeds = _seeds(seed, 0, searchers)[family]
-            search = engine.ensemble.search(
-                rows, part, told.of(family), seeds, rule, _telling(show, "searching", rule.most)
-            )
-            steps[all_of_it] = search.steps
-            calibration[all_of_it, :2] = engine.ensemble.calibrate(search, rows, part)
-            for place, i in enumerate(family):
-                found[i] = _take(search.weights, place)
-        first = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
-        if spec.bins and searchers > 1:
-            share = engine.ensemble.share(first, calibration[:searchers], rows, held)
-            for sharp, of_family in enumerate((1 - share, share)):
-                calibration[sharp::2, 2] = of_family / len(calibration[sharp::2])
-        validated = _of(calibration, np.arange(searchers))
-        searched = Fitted(spec, encoder, first, validated, shift, scale, (), None, count, inputs[:0])
-        validation = _validate(searched, inputs, targets, held[0])
+        blank = _searched(model, blank, inputs, targets, rows, told, seed, show)
+    steps = np.array(blank.steps)
     weights, kept = _trained(engine, rows, count, told, _seeds(seed, 1, model.members), steps, show)
-    number = tuple(int(n) for n in steps[kept])
-    known = some_rows(inputs, seed)
-    return Fitted(spec, encoder, weights, _of(calibration, kept), shift, scale, number, validation, count, known)
+    return blank._replace(
+        weights=weights,
+        calibration=_of(blank.calibration, kept),
+        steps=tuple(steps[kept].tolist()),
+        known=some_rows(inputs, seed),
+    )
+
+
+def _searched(
+    model: Any,
+    blank: Fitted,
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    rows: Rows,
+    told: Table,
+    seed: int,
+    show: Show,
+) -> Fitted:
+    """What held-out rows say: for how many steps to train, how to calibrate, and how good that is."""
+    spec, ensemble, members = blank.spec, blank.engine.ensemble, model.members
+    stopping = Stopping(gap=2 * model.validation_fraction, random=model.validation_fraction)
+    searchers = members if len(inputs) < _MANY else min(members, _SEARCHERS)
+    families = 2 if spec.bins else 1  # every second member sees places in bins, and is searched for by itself
+    columns = inputs[:, number_columns(blank.encoder.groups)]
+    equal = equal_rows(np.column_stack([inputs, targets]))
+    held = hold_out(columns, searchers, stopping, np.random.default_rng(seed), equal, families)
+    steps, calibration = np.array(blank.steps), blank.calibration.copy()
+    found: list[Any] = [None] * searchers
+    for sharp in range(min(families, searchers)):
+        whole = slice(sharp, None, families)
+        family = np.arange(searchers)[whole]
+        part = [held[i] for i in family]
+        rule = dataclasses.replace(stopping, gap_share=0.0 if sharp else 0.5)
+        seeds = _seeds(seed, 0, searchers)[family]
+        search = ensemble.search(rows, part, told.of(family), seeds, rule, _telling(show, "searching", rule.most))
+        steps[whole] = search.steps
+        calibration[whole, :2] = ensemble.calibrate(search, rows, part)
+        for place, i in enumerate(family):
+            found[i] = _take(search.weights, place)
+    first = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
+    if families == 2 and searchers > 1:
+        share = ensemble.share(first, calibration[:searchers], rows, held)
+        for sharp, of_family in enumerate((1 - share, share)):
+            calibration[sharp::2, 2] = of_family / len(calibration[sharp::2])
+    tried = blank._replace(weights=first, calibration=_of(calibration, np.arange(searchers)))
+    validation = _validate(tried, inputs, targets, held[0])
+    return blank._replace(calibration=calibration, steps=tuple(steps.tolist()), validation=validation)
 
 
 def go_on(
