@@ -65,6 +65,12 @@ def test_looks_grow_and_scores_weigh_gap_and_random_rows():
     assert look.score(0.5) == -2.0
     assert look.score(0.0) == -1.0
     assert Look(1, np.array([np.nan]), np.array([-1.0])).score(0.5) == -1.0
+    density = np.array([[[-1.0, -3.0, 9.0], [-2.0, 9.0, 9.0]], [[-5.0, 9.0, 9.0], [-4.0, 9.0, 9.0]]])
+    seen = Look.at(7, density, np.array([[2, 1], [1, 1]]))
+    assert (seen.step, *seen.gap, *seen.random) == (7, -2.0, -5.0, -2.0, -4.0)
+    assert seen.mixture == pytest.approx(np.log((np.exp(-2) + np.exp(-4)) / 2))
+    assert seen.score(0.0, 0.25) == pytest.approx(0.75 * -3 + 0.25 * seen.mixture)
+    assert np.isnan(Look.at(7, density, np.zeros((2, 2), int)).mixture)
 
 
 def test_scales_undo_a_wrong_noise():

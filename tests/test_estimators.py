@@ -258,6 +258,9 @@ def test_copies_of_a_row_are_held_out_together():
     X, y = wave(30)
     heard = NCPRegressor(members=2, hidden=(4,), random_state=0).fit(np.repeat(X, 3, 0), np.repeat(y, 3))
     assert heard.validation_["rows"] % 3 == 0
+    # A few copies are as likely among the rows to come, and may be parted.
+    few = NCPRegressor(members=2, hidden=(4,), random_state=0).fit(np.vstack([X, X[:4]]), np.append(y, y[:4]))
+    assert few.validation_["rows"] == 3
 
 
 def test_rows_that_come_in_change_a_model_trained_on_many_only_a_little():

@@ -45,6 +45,9 @@ class Stopping:
     """Share of the rows that it holds out at random."""
     gap_share: float = 0.5
     """Share of the gap in the score; the rest is that of the rows at random."""
+    together: float = 0.0
+    """Share of the members' mixture in the score of the rows at random; the rest is that of each member alone. The
+    mixture gains from members that know the data too well, up to a point."""
     first: int = 100
     """Steps before the first look; the next comes after ``growth`` times as many, and so on."""
     growth: float = 1.5
@@ -119,10 +122,24 @@ class Look(NamedTuple):
     step: int
     gap: np.ndarray
     random: np.ndarray
+    mixture: float = math.nan  # of all members, on the rows at random
 
-    def score(self, gap: float) -> float:
-        """The mean over the members, the gap's with this share; of one kind where the other has no rows."""
-        kinds = [(share, part.mean()) for share, part in ((gap, self.gap), (1 - gap, self.random))]
+    @classmethod
+    def at(cls, step: int, density: np.ndarray, sizes: np.ndarray) -> "Look":
+        """From log densities ``[members, 2, n]``, of which so many ``[members, 2]`` are in use."""
+        in_use = np.arange(density.shape[2]) < sizes[..., None]
+        with np.errstate(invalid="ignore"):  # a kind may have no rows
+            gap, random = (np.where(in_use, density, 0.0).sum(2) / sizes).T
+            mixture = _mean_density(density[:, 1, in_use[0, 1]]).sum() / sizes[0, 1]
+        return cls(step, gap, random, float(mixture))
+
+    def score(self, gap: float, together: float = 0.0) -> float:
+        """The mean over the members, the gap's with this share; of one kind where the other has no rows.
+
+        ``together`` is the share of the mixture in what rows at random count.
+        """
+        random = (1 - together) * self.random.mean() + (together * self.mixture if together else 0.0)
+        kinds = [(gap, self.gap.mean()), (1 - gap, random)]
         finite = [(share, value) for share, value in kinds if np.isfinite(value)]
         used = [pair for pair in finite if pair[0]] or [(1.0, value) for _, value in finite]
         return sum(share * value for share, value in used) / sum(share for share, _ in used) if used else -np.inf
@@ -203,7 +220,7 @@ class Ensemble:
         for step in stopping.looks():
             members, look = self.train(members, rows, len(held[0].train), looks[-1].step if looks else 0, step, held)
             looks.append(look)
-            score = look.score(stopping.gap_share)
+            score = look.score(stopping.gap_share, stopping.together)
             since += 1
             if score > best + stopping.least:
                 best, weights, since = score, self.gather(members), 0
@@ -221,15 +238,15 @@ class Ensemble:
         limits = tuple(np.int32(value) for value in (labels, first, last))
 
         def run(group: Learner, place: slice) -> tuple[Learner, Array]:
-            return jax.block_until_ready(self._run(group, rows, numbers[place], sizes[place], *limits))
+            return jax.block_until_ready(self._run(group, rows, numbers[place], *limits))
 
         # The first of all alone, so that the program is not compiled by every thread.
         alone = 0 if rows.inputs.shape in self._compiled else 1
         done = [run(members[0], places[0])] if alone else []
         self._compiled.add(rows.inputs.shape)
         done += in_threads(run, members[alone:], places[alone:])
-        scores = np.concatenate([np.asarray(part, np.float64) for _, part in done])
-        return [group for group, _ in done], Look(last, *scores.T)
+        density = np.concatenate([np.asarray(part, np.float64) for _, part in done])
+        return [group for group, _ in done], Look.at(last, density, sizes)
 
     def calibrate(self, search: Search, rows: Rows, held: Sequence[Holdout]) -> tuple[float, float]:
         """What noise and uncertainty must be multiplied with for the held-out rows to be predicted best."""
@@ -274,27 +291,25 @@ class Ensemble:
 
         return self.trainer.start(rows, visible, key=key, prepare=prepare)._replace(input_prior=prior)
 
-    def _stretches(self, members: Learner, rows: Rows, held: Array, sizes: Array, *limits: Array) -> Any:
+    def _stretches(self, members: Learner, rows: Rows, held: Array, *limits: Array) -> Any:
         """The program: `_stretch` for every member of a group."""
 
-        def one(member: Learner, held: Array, sizes: Array) -> tuple[Learner, Array]:
-            return self._stretch(member, rows, held, sizes, *limits)
+        def one(member: Learner, held: Array) -> tuple[Learner, Array]:
+            return self._stretch(member, rows, held, *limits)
 
         if len(held) > 1:
-            return jax.vmap(one)(members, held, sizes)
+            return jax.vmap(one)(members, held)
         # A member alone is not batched, as a batch has to compute both sides of every condition.
-        alone = one(*jax.tree.map(lambda leaf: leaf[0], (members, held, sizes)))
+        alone = one(*jax.tree.map(lambda leaf: leaf[0], (members, held)))
         return jax.tree.map(lambda leaf: leaf[None], alone)
 
     def _stretch(
-        self, member: Learner, rows: Rows, held: Array, sizes: Array, labels: Array, first: Array, last: Array
+        self, member: Learner, rows: Rows, held: Array, labels: Array, first: Array, last: Array
     ) -> tuple[Learner, Array]:
         """Trains one member and scores it on its held-out rows of both kinds."""
         member = self.trainer.train_steps(member, rows, self.static, labels, first, last)
         prediction = self._predict(self.weights(member), rows.inputs[held.reshape(-1)])
-        density = heavy_tailed(prediction).log_prob(rows.targets[held.reshape(-1)]).sum(-1).reshape(held.shape)
-        in_use = jnp.arange(held.shape[1]) < sizes[:, None]
-        return member, jnp.sum(jnp.where(in_use, density, 0.0), axis=1) / sizes
+        return member, heavy_tailed(prediction).log_prob(rows.targets[held.reshape(-1)]).sum(-1).reshape(held.shape)
 
     def _predict(self, weights: Any, inputs: Array) -> Predictive:
         """One member's prediction for rows ``[rows, inputs]``."""

@@ -152,15 +152,17 @@ def _searched(
     searchers = members if len(inputs) < _MANY else min(members, _SEARCHERS)
     families = 2 if spec.bins else 1  # every second member sees places in bins, and is searched for by itself
     columns = inputs[:, number_columns(blank.encoder.groups)]
+    # Some copies of rows are as likely among new rows. Where most rows have one, copies would give all of them away.
     equal = equal_rows(np.column_stack([inputs, targets]))
-    held = hold_out(columns, searchers, stopping, np.random.default_rng(seed), equal, families)
+    copies = equal if equal.max() + 1 < len(inputs) / 2 else None
+    held = hold_out(columns, searchers, stopping, np.random.default_rng(seed), copies, families)
     steps, calibration = np.array(blank.steps), blank.calibration.copy()
     found: list[Any] = [None] * searchers
     for sharp in range(min(families, searchers)):
         whole = slice(sharp, None, families)
         family = np.arange(searchers)[whole]
         part = [held[i] for i in family]
-        rule = dataclasses.replace(stopping, gap_share=0.0 if sharp else 0.5)
+        rule = dataclasses.replace(stopping, gap_share=0.0, together=0.5) if sharp else stopping
         seeds = _seeds(seed, 0, searchers)[family]
         search = ensemble.search(rows, part, told.of(family), seeds, rule, _telling(show, "searching", rule.most))
         steps[whole] = search.steps
