@@ -65,12 +65,15 @@ def test_looks_grow_and_scores_weigh_gap_and_random_rows():
     assert look.score(0.5) == -2.0
     assert look.score(0.0) == -1.0
     assert Look(1, np.array([np.nan]), np.array([-1.0])).score(0.5) == -1.0
-    density = np.array([[[-1.0, -3.0, 9.0], [-2.0, 9.0, 9.0]], [[-5.0, 9.0, 9.0], [-4.0, 9.0, 9.0]]])
+    density = np.array([[[-1.0, -3.0, 9.0], [-2.0, 9.0, 9.0]], [[-5.0, 9.0, 9.0], [-4.0, 9.0, 9.0]]])[..., None]
     seen = Look.at(7, density, np.array([[2, 1], [1, 1]]))
     assert (seen.step, *seen.gap, *seen.random) == (7, -2.0, -5.0, -2.0, -4.0)
     assert seen.mixture == pytest.approx(np.log((np.exp(-2) + np.exp(-4)) / 2))
     assert seen.score(0.0, 0.25) == pytest.approx(0.75 * -3 + 0.25 * seen.mixture)
     assert np.isnan(Look.at(7, density, np.zeros((2, 2), int)).mixture)
+    # Outputs are mixed one by one, as predictions are.
+    twice = Look.at(7, np.concatenate([density, density[::-1]], axis=3), np.ones((2, 2), int))
+    assert twice.mixture == pytest.approx(2 * seen.mixture)
 
 
 def test_scales_undo_a_wrong_noise():
@@ -172,6 +175,8 @@ def test_shares_go_to_the_better_prediction():
     assert best_share([(good, bad)]) < 0.1
     # Kinds of rows count the same, however many rows they have.
     assert best_share([(good[:10], bad[:10]), (bad, good)]) == pytest.approx(0.5, abs=0.02)
+    # One row alone says little.
+    assert best_share([(bad[:1], good[:1])]) < 0.75
     # A difference of a hundredth of a nat is no reason to do without half of the members.
     assert 0.5 < best_share([(good, good + 0.01)]) < 0.6
     assert best_share([]) == pytest.approx(0.5, abs=0.02)
@@ -205,6 +210,22 @@ def test_noise_that_lands_on_the_data_does_not_count():
     weights = jnp.ones(8).at[1].set(0)
     alone = view._replace(batch=view.batch._replace(weights=weights))
     assert float(Away(lambda _: jnp.ones(8))(alone)[1]) > 0.1
+
+
+def test_copies_have_no_distance_however_they_are_rounded():
+    rows = 3 * jax.random.normal(KEY, (4, 40)) + 7
+    inputs = jnp.concatenate([rows, rows])
+    view = view_of({}, jnp.zeros((8, 1)), inputs, inputs.at[0].add(1e-2))
+    count = Away(lambda view: jnp.ones(len(view.batch.inputs)))(view)
+    np.testing.assert_allclose(count, [1.0, *[0.0] * 7], atol=1e-6)
+
+
+def test_members_count_by_their_shares():
+    members = Prediction(jnp.array([[[0.0]], [[2.0]]]), jnp.ones((2, 1, 1)), jnp.zeros((2, 1, 1)))
+    whole = mix(members, jnp.array([0.75, 0.25]))
+    np.testing.assert_allclose(whole.weights, [[[0.75, 0.25]]])
+    np.testing.assert_allclose(whole.mean, [[0.5]])
+    np.testing.assert_allclose(whole.uncertainty**2, [[0.75]])
 
 
 def test_mixtures_of_members_and_of_mixtures():

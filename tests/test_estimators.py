@@ -17,7 +17,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ncprior import NCPRegressor
+from ncprior import NCPRegressor, fitting
+from ncprior.ensemble import Ensemble, Stopping
 from ncprior.errors import UserError
 from ncprior.input_priors import Gaussian
 from ncprior.methods import methods
@@ -41,7 +42,9 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.fixture(scope="module")
 def fitted():
     X, y = wave()
-    return NCPRegressor(members=2, hidden=(64, 64), epochs=300, random_state=0).fit(X, 100 + 50 * y)
+    model = NCPRegressor(members=2, hidden=(64, 64), epochs=300, random_state=0).fit(X, 100 + 50 * y)
+    model.calibration_[:, 2] = 0.7, 0.3  # shares that differ, for what depends on them
+    return model
 
 
 def test_learns_and_tells_noise_from_uncertainty(fitted):
@@ -61,8 +64,9 @@ def test_finds_out_how_long_to_train_on_rows_that_it_holds_out():
     model = NCPRegressor(members=2, hidden=(8,), random_state=0).fit(X, y)
     assert model.validation_["rows"] == 10
     assert 0.1 < model.validation_["rmse"] < 0.9
-    assert 100 <= min(model.steps_) <= max(model.steps_) <= 12_000
+    assert 100 <= min(model.steps_) <= max(model.steps_) <= Stopping().most
     assert model.calibration_.shape == (2, 3)
+    assert model.calibration_[:, 2].sum() == pytest.approx(1)
 
 
 def test_what_a_distribution_says_agrees_with_itself(fitted):
@@ -256,11 +260,50 @@ def test_going_on_keeps_what_was_learned():
 
 def test_copies_of_a_row_are_held_out_together():
     X, y = wave(30)
-    heard = NCPRegressor(members=2, hidden=(4,), random_state=0).fit(np.repeat(X, 3, 0), np.repeat(y, 3))
-    assert heard.validation_["rows"] % 3 == 0
+    for times in (2, 3):
+        model = NCPRegressor(members=2, hidden=(4,), random_state=0)
+        heard = model.fit(np.repeat(X, times, 0), np.repeat(y, times))
+        assert heard.validation_["rows"] % times == 0
+        weighted = model.fit(X, y, sample_weight=np.full(len(y), times))
+        assert weighted.validation_ == heard.validation_
     # A few copies are as likely among the rows to come, and may be parted.
     few = NCPRegressor(members=2, hidden=(4,), random_state=0).fit(np.vstack([X, X[:4]]), np.append(y, y[:4]))
     assert few.validation_["rows"] == 3
+
+
+@pytest.mark.parametrize("different", [1, 2, 3])
+def test_few_different_rows_are_enough_to_search(different):
+    X, y = wave(different)
+    model = NCPRegressor(members=2, hidden=(4,), random_state=0).fit(np.tile(X, (30, 1)), np.tile(y, 30))
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_few_members_search_on_many_rows(monkeypatch):
+    monkeypatch.setattr(fitting, "_MANY", 40)
+    monkeypatch.setattr(fitting, "_SEARCHERS", 2)
+    X, y = wave(60)
+    searched = []
+    search = Ensemble.search
+    monkeypatch.setattr(
+        Ensemble,
+        "search",
+        lambda self, rows, held, *rest: searched.append(len(held)) or search(self, rows, held, *rest),
+    )
+    model = NCPRegressor(members=5, hidden=(4,), random_state=0).fit(X, np.column_stack([y, -y]))
+    assert searched == [1, 1]
+    assert len(model.steps_) == 5
+    assert len(set(model.steps_[::2])) == len(set(model.steps_[1::2])) == 1
+    shares = model.calibration_[:, 2]
+    np.testing.assert_allclose(shares.sum(), 1, rtol=1e-6)
+    assert len(set(shares[::2])) == len(set(shares[1::2])) == 1
+
+
+@pytest.mark.parametrize("method", ["det", "odc+ncp", "deep+ncp"])
+def test_every_method_can_search(method):
+    X, y = wave(30)
+    model = NCPRegressor(method, members=2, hidden=(4,), random_state=0).fit(X, y)
+    assert np.isfinite(model.predict_distribution(X).log_prob(y)).all()
+    assert model.validation_["rows"] == 3
 
 
 def test_rows_that_come_in_change_a_model_trained_on_many_only_a_little():

@@ -2,9 +2,9 @@
 
 How long to train matters more than any other setting, and training rows cannot tell. So every member first trains
 without some of its rows: those around a random place of a random column (a gap, to see what happens off the data) and
-some at random. The number of steps after which held-out rows are predicted best, on average over the members, is the
-number for which the members are trained anew on all rows. They also say how to scale noise and uncertainty, and what
-members of two kinds should count in the mixture.
+some at random. The number of steps after which held-out rows are predicted best, by each member on average or by all
+together, is the number for which the members are trained anew on all rows. They also say how to scale noise and
+uncertainty, and what members of two kinds should count in the mixture.
 """
 
 import math
@@ -83,15 +83,15 @@ def hold_out(
     equal: np.ndarray | None = None,
     neighbours: int = 1,
 ) -> list[Holdout]:
-    """Held-out rows for every member: a gap of its own, and the same rows at random as all others.
+    """Held-out rows for every member: a gap, and the same rows at random as all others.
 
-    So many ``neighbours`` share a gap, the first ones, the next ones, and so on.
+    So many ``neighbours`` share a gap, the first ones, the next ones, and so on. No gap takes all rows that are left.
 
     ``columns`` ``[rows, columns]`` are those that a gap can lie in. ``equal`` numbers the rows from 0, the same for
     rows that are equal: these are held out together or not at all, as a copy in training would give a row away.
     """
     count = len(columns)
-    equal = np.arange(count) if equal is None else equal
+    equal = np.arange(count) if equal is None or equal.max() == 0 else equal
     wide, some = int(stopping.gap * count), max(1, int(stopping.random * count))
     drawn = rng.permutation(equal.max() + 1)
     rank = np.empty_like(drawn)
@@ -107,6 +107,7 @@ def hold_out(
             start = rng.integers(max(0, len(rest) - wide) + 1)
             inside = rest[np.argsort(column, kind="stable")[start : start + wide]]
             gap = rest[np.isin(equal[rest], equal[inside])]
+            gap = gap if len(gap) < len(rest) else rest[:0]
         parts.append(Holdout(np.setdiff1d(rest, gap), np.sort(gap), np.sort(random)))
     # All members train on as many rows as each other; copies can make gaps longer.
     least = max(1, min(len(part.train) for part in parts))
@@ -126,10 +127,10 @@ class Look(NamedTuple):
 
     @classmethod
     def at(cls, step: int, density: np.ndarray, sizes: np.ndarray) -> "Look":
-        """From log densities ``[members, 2, n]``, of which so many ``[members, 2]`` are in use."""
+        """From log densities ``[members, 2, n, outputs]``, of which so many ``[members, 2]`` are in use."""
         in_use = np.arange(density.shape[2]) < sizes[..., None]
         with np.errstate(invalid="ignore"):  # a kind may have no rows
-            gap, random = (np.where(in_use, density, 0.0).sum(2) / sizes).T
+            gap, random = (np.where(in_use, density.sum(3), 0.0).sum(2) / sizes).T
             mixture = _mean_density(density[:, 1, in_use[0, 1]]).sum() / sizes[0, 1]
         return cls(step, gap, random, float(mixture))
 
@@ -262,10 +263,13 @@ class Ensemble:
         prediction, targets, in_use = self._held(weights, rows, held)
         scales = (jnp.asarray(calibration)[:, i, None, None] for i in range(2))
         density = np.asarray(_LOG_DENSITY(prediction.inflate(*scales), targets), np.float64)
-        density = np.nan_to_num(density, nan=_LOWEST, neginf=_LOWEST).reshape(in_use.shape)
+        density = np.nan_to_num(density, nan=_LOWEST, neginf=_LOWEST).reshape(*in_use.shape, -1)
         first, second = density[::2], density[1::2]
-        gaps = [(a[0, used], b[0, used]) for a, b, used in zip(first, second, in_use[::2, 0], strict=False)]
-        random = [_mean_density(part[:, 1, in_use[0, 1]]) for part in (first, second)]
+        gaps = [
+            (a[0, used].ravel(), b[0, used].ravel())
+            for a, b, used in zip(first, second, in_use[::2, 0], strict=False)  # the last may have no neighbour
+        ]
+        random = [_mean_density(part[:, 1, in_use[0, 1]]).ravel() for part in (first, second)]
         kinds = [tuple(np.concatenate(part) for part in zip(*gaps, strict=True)), tuple(random)]
         return best_share([(a, b) for a, b in kinds if len(a)])
 
@@ -309,7 +313,8 @@ class Ensemble:
         """Trains one member and scores it on its held-out rows of both kinds."""
         member = self.trainer.train_steps(member, rows, self.static, labels, first, last)
         prediction = self._predict(self.weights(member), rows.inputs[held.reshape(-1)])
-        return member, heavy_tailed(prediction).log_prob(rows.targets[held.reshape(-1)]).sum(-1).reshape(held.shape)
+        density = heavy_tailed(prediction).log_prob(rows.targets[held.reshape(-1)])
+        return member, density.reshape(*held.shape, -1)
 
     def _predict(self, weights: Any, inputs: Array) -> Predictive:
         """One member's prediction for rows ``[rows, inputs]``."""
@@ -327,13 +332,14 @@ def _log_densities(prediction: Predictive, targets: Array, weights: Array, noise
     return jax.lax.map(one, (noise, uncertainty))
 
 
-_LOG_DENSITY = jax.jit(lambda prediction, targets: heavy_tailed(prediction).log_prob(targets).sum(-1))
+_LOG_DENSITY = jax.jit(lambda prediction, targets: heavy_tailed(prediction).log_prob(targets))
 
 _LOWEST = -1e6
 """Log density of rows that are predicted worse than numbers can say."""
 
 _FOR_EQUAL = 0.05
-"""What equal shares are worth, in nats: rows to come are further from the data than those that are held out."""
+"""What equal shares are worth, in nats: rows to come are further from the data than those that are held out. With few
+rows they are worth as much as one row more."""
 
 
 def best_share(kinds: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
@@ -343,7 +349,8 @@ def best_share(kinds: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
     stays close to one half where that makes little difference.
     """
     shares = np.linspace(0.02, 0.98, 49)
-    score = _FOR_EQUAL * (np.log(shares) + np.log(1 - shares))
+    fewest = min((len(first) for first, _ in kinds), default=1)
+    score = (_FOR_EQUAL + 1 / fewest) * (np.log(shares) + np.log(1 - shares))
     for first, second in kinds:
         mixed = np.logaddexp(first + np.log(1 - shares[:, None]), second + np.log(shares[:, None]))
         score = score + mixed.mean(1) / len(kinds)
@@ -351,7 +358,7 @@ def best_share(kinds: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
 
 
 def _mean_density(logs: np.ndarray) -> np.ndarray:
-    """The logarithm of the mean density of members ``[members, rows]``."""
+    """The logarithm of the members' mean density, from ``[members, rows, outputs]``."""
     return np.logaddexp.reduce(logs, axis=0) - math.log(len(logs))
 
 

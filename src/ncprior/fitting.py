@@ -41,7 +41,7 @@ _FEWEST = 20
 """Rows below which none are held out."""
 
 _MANY = 5_000
-"""Rows from which on so many are held out that few members are enough to search with."""
+"""Rows from which on so many are held out that few members are enough to search with, though they see fewer gaps."""
 
 _SEARCHERS = 4
 
@@ -71,7 +71,7 @@ class Fitted(NamedTuple):
     shift: np.ndarray  # [outputs], of the target,
     scale: np.ndarray  # and its standard deviation
     steps: tuple[int, ...]  # of training, for each member
-    validation: dict[str, float] | None  # metrics on held-out rows, before training on all
+    validation: dict[str, float] | None  # metrics on held-out rows of those that searched
     rows: int  # learned from
     known: np.ndarray  # some of them, encoded: what batch rules keep away from
 
@@ -130,7 +130,7 @@ def fit(
     weights, kept = _trained(engine, rows, count, told, _seeds(seed, 1, model.members), steps, show)
     return blank._replace(
         weights=weights,
-        calibration=_of(blank.calibration, kept),
+        calibration=_calibration_of(kept, blank.calibration),
         steps=tuple(steps[kept].tolist()),
         known=some_rows(inputs, seed),
     )
@@ -154,28 +154,30 @@ def _searched(
     columns = inputs[:, number_columns(blank.encoder.groups)]
     # Some copies of rows are as likely among new rows. Where most rows have one, copies would give all of them away.
     equal = equal_rows(np.column_stack([inputs, targets]))
-    copies = equal if equal.max() + 1 < len(inputs) / 2 else None
+    copies = equal if np.mean(np.bincount(equal)[equal] > 1) > 0.5 else None
     held = hold_out(columns, searchers, stopping, np.random.default_rng(seed), copies, families)
     steps, calibration = np.array(blank.steps), blank.calibration.copy()
     found: list[Any] = [None] * searchers
     for sharp in range(min(families, searchers)):
-        whole = slice(sharp, None, families)
-        family = np.arange(searchers)[whole]
+        places = slice(sharp, None, families)
+        family = np.arange(searchers)[places]
         part = [held[i] for i in family]
         rule = dataclasses.replace(stopping, gap_share=0.0, together=0.5) if sharp else stopping
         seeds = _seeds(seed, 0, searchers)[family]
         search = ensemble.search(rows, part, told.of(family), seeds, rule, _telling(show, "searching", rule.most))
-        steps[whole] = search.steps
-        calibration[whole, :2] = ensemble.calibrate(search, rows, part)
+        steps[places] = search.steps
+        calibration[places, :2] = ensemble.calibrate(search, rows, part)
         for place, i in enumerate(family):
             found[i] = _take(search.weights, place)
     first = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
+    tried = calibration[:searchers].copy()
+    tried[:, 2] = 1 / searchers
     if families == 2 and searchers > 1:
-        share = ensemble.share(first, calibration[:searchers], rows, held)
-        for sharp, of_family in enumerate((1 - share, share)):
-            calibration[sharp::2, 2] = of_family / len(calibration[sharp::2])
-    tried = blank._replace(weights=first, calibration=_of(calibration, np.arange(searchers)))
-    validation = _validate(tried, inputs, targets, held[0])
+        share = ensemble.share(first, tried, rows, held)
+        for whole in (tried, calibration):
+            for sharp, of_family in enumerate((1 - share, share)):
+                whole[sharp::2, 2] = of_family / len(whole[sharp::2])
+    validation = _validate(blank._replace(weights=first, calibration=tried), inputs, targets, held[0])
     return blank._replace(calibration=calibration, steps=tuple(steps.tolist()), validation=validation)
 
 
@@ -205,7 +207,7 @@ def go_on(
     weights, kept = _trained(engine, rows, count, told, seeds, steps, show, fitted.weights)
     total = tuple(int(before + new) for before, new in zip(np.asarray(fitted.steps)[kept], steps[kept], strict=True))
     known = some_rows(np.concatenate([fitted.known, inputs]) if before else inputs, seed)
-    calibration = _of(fitted.calibration, kept)
+    calibration = _calibration_of(kept, fitted.calibration)
     return fitted._replace(weights=weights, calibration=calibration, steps=total, rows=before + count, known=known)
 
 
@@ -259,8 +261,8 @@ def _trained(
     return jax.tree.map(lambda *leaves: np.stack(leaves), *(trained[i] for i in kept)), kept
 
 
-def _of(calibration: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """The calibration of these members, whose shares sum to 1 again."""
+def _calibration_of(members: np.ndarray, calibration: np.ndarray) -> np.ndarray:
+    """The calibration of these members, whose shares sum to 1 again: what others had goes to all of them."""
     kept = calibration[members]
     kept[:, 2] /= kept[:, 2].sum()
     return kept
@@ -272,7 +274,7 @@ def _take(tree: Any, members: Any) -> Any:
 
 
 def _validate(fitted: Fitted, inputs: np.ndarray, targets: np.ndarray, held: Holdout) -> dict[str, float] | None:
-    """What the ensemble comes to on the rows that no member had seen; these were held out at random."""
+    """What members that searched come to together on the rows that none of them had seen, held out at random."""
     if not len(held.random):
         return None
     prediction = fitted.predict_encoded(inputs[held.random])

@@ -174,16 +174,20 @@ class Away(eqx.Module):
         assert view.noised_inputs is not None
         inputs, in_use = view.batch.inputs, view.batch.weights > 0
 
+        origin = inputs.mean(0)  # where products are rounded least
+        inputs = inputs - origin
+
         def nearest(rows: Array, others: Array) -> Array:
-            # The distances less what is the same for all others, which is far faster than the differences.
-            squares = jnp.sum(inputs**2, axis=-1) - 2 * rows @ inputs.T
-            least = jnp.min(jnp.where(others, squares, jnp.inf), axis=1)
-            return jnp.maximum(least + jnp.sum(rows**2, axis=-1), 0.0)
+            # |a|^2 + |b|^2 - 2 a . b is far faster than differences; what rounding can have made is no distance.
+            sizes = jnp.sum(rows**2, axis=-1)[:, None] + jnp.sum(inputs**2, axis=-1)
+            squares = sizes - 2 * jnp.matmul(rows, inputs.T, precision="highest")
+            squares = jnp.where(squares > 8 * jnp.finfo(rows.dtype).eps * sizes, squares, 0.0)
+            return jnp.min(jnp.where(others, squares, jnp.inf), axis=1)
 
         others = in_use[None] & ~jnp.eye(len(inputs), dtype=bool)
         own = nearest(inputs, others)
         spacing = jnp.nanmedian(jnp.where(in_use & jnp.isfinite(own), own, jnp.nan))
-        far = nearest(view.noised_inputs, jnp.broadcast_to(in_use, others.shape))
+        far = nearest(view.noised_inputs - origin, jnp.broadcast_to(in_use, others.shape))
         count = 1 - jnp.exp(-0.5 * far / (jnp.nan_to_num(spacing) + 1e-6))
         return self.term(view) * jax.lax.stop_gradient(count)
 

@@ -21,7 +21,7 @@ from ncprior.errors import UserError
 from ncprior.presets import Settings
 
 FORMAT = 2
-"""Version of the format; a file of a later one is refused."""
+"""Version of the format; a file of another one is refused."""
 
 _KEY = "ncprior"
 
@@ -132,6 +132,8 @@ def _fill(shapes: Any, arrays: dict[str, np.ndarray]) -> Any:
     wanted = eqx.filter(shapes, is_weight)
     leaves, structure = jax.tree_util.tree_flatten_with_path(wanted)
     members = len(arrays["calibration"])
+    if arrays["calibration"].shape != (members, 3):
+        raise ValueError(f"calibration has shape {arrays['calibration'].shape}")
     found = []
     for where, leaf in leaves:
         array = arrays[f"weights{jax.tree_util.keystr(where)}"]
