@@ -6,6 +6,7 @@ And clipping by the global norm costs a sixth of a step of the paper's toy netwo
 scalar in one go; summing it in columns first is several times faster.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -32,16 +33,22 @@ def sum_of_squares(x: Array) -> Array:
     return jnp.sum(squares)
 
 
+def global_norm(grads: Any) -> Array:
+    """The length of all gradients as one vector."""
+    return jnp.sqrt(sum((sum_of_squares(leaf) for leaf in jax.tree.leaves(grads)), jnp.zeros(())))
+
+
 def adam(
     learning_rate: float | Array,
     *,
     clip: float | None = None,
+    norm: Callable[[Any], Array] = global_norm,
     epsilon_hat: bool = True,
     b1: float = 0.9,
     b2: float = 0.999,
     epsilon: float = 1e-8,
 ) -> optax.GradientTransformation:
-    """Adam, with gradients clipped to the global norm ``clip`` if it is given.
+    """Adam, with gradients clipped to the ``norm`` ``clip`` if it is given.
 
     ``epsilon_hat`` is TensorFlow's form, ``m / (sqrt(v) + epsilon)`` with the bias corrections in the learning rate;
     without it the update is that of `optax.adam`.
@@ -59,15 +66,16 @@ def adam(
         assert isinstance(state, AdamState)
         shrink: float | Array = 1.0
         if clip is not None:
-            norm = jnp.sqrt(sum(sum_of_squares(leaf) for leaf in jax.tree.leaves(grads)))
-            shrink = jnp.minimum(1.0, clip / jnp.maximum(norm, 1e-30))
+            shrink = jnp.minimum(1.0, clip / jnp.maximum(norm(grads), 1e-30))
         steps = state.steps + 1
         time = steps.astype(jnp.float32)
         root = jnp.sqrt(1 - b2**time)
         rate = learning_rate * root / (1 - b1**time)
         floor = epsilon if epsilon_hat else epsilon * root
-        first = jax.tree.map(lambda m, g: m + (1 - b1) * (shrink * g - m), state.first, grads)
-        second = jax.tree.map(lambda v, g: v + (1 - b2) * ((shrink * g) ** 2 - v), state.second, grads)
+        # Shrinking in the factors: no array of shrunk gradients, or of their squares, that several sums would share.
+        one, two = (1 - b1) * shrink, (1 - b2) ** 0.5 * shrink
+        first = jax.tree.map(lambda m, g: b1 * m + one * g, state.first, grads)
+        second = jax.tree.map(lambda v, g: b2 * v + (two * g) ** 2, state.second, grads)
         updates = jax.tree.map(lambda m, v: -rate * m / (jnp.sqrt(v) + floor), first, second)
         return updates, AdamState(steps, first, second)
 

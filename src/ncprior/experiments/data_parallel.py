@@ -236,6 +236,8 @@ class Regression:
 
         def add_up(grad: Array) -> Array:
             """The gradient of the whole mini batch; of a split array, the device's share of it."""
+            if devices == 1:
+                return grad  # a sum over one device would copy it
             if self._is_split(grad):
                 return jax.lax.psum_scatter(grad, _AXIS, scatter_dimension=0, tiled=True)
             return jax.lax.psum(grad, _AXIS)
@@ -244,10 +246,9 @@ class Regression:
             params, optimizer, sums, failed, culprits = state
             grads, terms = jax.grad(loss, has_aux=True)(params, i)
             split = [self._is_split(leaf) for leaf in jax.tree.leaves(params)]
-            grads, terms = jax.tree.map(add_up, grads), jax.lax.psum(terms, _AXIS)
-            if s.clip is not None:
-                grads = jax.tree.map(partial(jnp.multiply, clip(grads, split, s.clip)), grads)
-            rule = adam(self.learning_rate(optimizer.steps), epsilon_hat=s.epsilon_hat)
+            grads, terms = jax.tree.map(add_up, grads), add_up(terms)
+            rate, norm = self.learning_rate(optimizer.steps), partial(norm_of_parts, split=split)
+            rule = adam(rate, clip=s.clip, norm=norm, epsilon_hat=s.epsilon_hat)
             updates, new = rule.update(grads, optimizer)
 
             def apply(leaf: Array, update: Array) -> Array:
@@ -305,10 +306,9 @@ def row_mesh(batch_size: int) -> Mesh:
     return Mesh(np.array(devices[:count]), (_AXIS,))
 
 
-def clip(grads: Any, split: list[bool], largest: float) -> Array:
-    """What to multiply gradients with, so that their global norm is at most ``largest``."""
+def norm_of_parts(grads: Any, split: list[bool]) -> Array:
+    """The global norm of gradients of which some are a device's share only."""
     squares = [sum_of_squares(leaf) for leaf in jax.tree.leaves(grads)]
     parts = sum((square for square, is_part in zip(squares, split, strict=True) if is_part), jnp.zeros(()))
     whole = sum((square for square, is_part in zip(squares, split, strict=True) if not is_part), jnp.zeros(()))
-    norm = jnp.sqrt(jax.lax.psum(parts, _AXIS) + whole)
-    return jnp.minimum(1.0, largest / jnp.maximum(norm, 1e-30))
+    return jnp.sqrt(jax.lax.psum(parts, _AXIS) + whole)
