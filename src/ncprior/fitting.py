@@ -162,7 +162,7 @@ def _searched(
         places = slice(sharp, None, families)
         family = np.arange(searchers)[places]
         part = [held[i] for i in family]
-        rule = dataclasses.replace(stopping, gap_share=0.0, together=0.5) if sharp else stopping
+        rule = dataclasses.replace(stopping, gap_share=0.0, together=0.75) if sharp else stopping
         seeds = _seeds(seed, 0, searchers)[family]
         search = ensemble.search(rows, part, told.of(family), seeds, rule, _telling(show, "searching", rule.most))
         steps[places] = search.steps
