@@ -19,7 +19,7 @@ from ncprior.optimizers import averaged, warmed_up
 from ncprior.output_priors import OutputPrior
 from ncprior.prediction import MixturePrediction, Prediction, heavy_tailed, mix
 from ncprior.presets import TABLES
-from ncprior.recipe import in_order
+from ncprior.recipe import bins_for, in_order
 from ncprior.trunks import Sight, Stepped, colours
 
 KEY = jax.random.key(0)
@@ -74,6 +74,10 @@ def test_looks_grow_and_scores_weigh_gap_and_random_rows():
     # Outputs are mixed one by one, as predictions are.
     twice = Look.at(7, np.concatenate([density, density[::-1]], axis=3), np.ones((2, 2), int))
     assert twice.mixture == pytest.approx(2 * seen.mixture)
+
+
+def test_wide_tables_have_fewer_bins():
+    assert [bins_for(columns) for columns in (0, 1, 32, 64, 100, 1000)] == [0, 32, 32, 16, 10, 8]
 
 
 def test_scales_undo_a_wrong_noise():

@@ -24,7 +24,7 @@ from ncprior.errors import UserError
 from ncprior.methods import Method
 from ncprior.prediction import MixturePrediction
 from ncprior.recipe import (
-    BINS,
+    bins_for,
     equal_rows,
     in_order,
     noise_of,
@@ -114,7 +114,7 @@ def fit(
         encoder.groups,
         encoder.width,
         targets.shape[1],
-        BINS if numbers and not own else 0,
+        0 if own else bins_for(len(numbers)),
     )
     shift, scale = units(targets, sample_weights)
     rows = padded(inputs, ((targets - shift) / scale).astype(np.float32), sample_weights)

@@ -18,8 +18,9 @@ from ncprior.presets import TABLES, Settings
 from ncprior.training import Rows
 from ncprior.trunks import Sight, colours
 
-BINS = 32
-"""Quantiles of a column that members with sharp sight see."""
+_BINS, _FEWEST_BINS, _PLACES = 32, 8, 1_024
+"""Quantiles of a column that members with sharp sight see; in tables with many columns fewer, so that a row has about
+as many places in bins as the last number says at most: more take long and tell little."""
 
 _KNOWN = 1_000
 """Rows, at most, that a model keeps of those that it learned from."""
@@ -81,6 +82,11 @@ def settings_of(model: Any, rows: int) -> Settings:
 def number_columns(groups: Sequence[Group]) -> list[int]:
     """The columns of the encoded rows that are numbers."""
     return [group.columns[0] for group in groups if group.kind == "number"]
+
+
+def bins_for(columns: int) -> int:
+    """How many quantiles of each of so many columns are seen."""
+    return min(_BINS, max(_FEWEST_BINS, _PLACES // columns)) if columns else 0
 
 
 def units(targets: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
