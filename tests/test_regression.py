@@ -11,6 +11,7 @@ import optax
 import pytest
 from jax.sharding import Mesh
 
+from ncprior.cli.progress import describe
 from ncprior.data.dataset import standardised
 from ncprior.distributions import Normal
 from ncprior.errors import UserError
@@ -374,3 +375,11 @@ def test_the_experiment_loads_the_flights_it_is_told_to(monkeypatch, tmp_path):
     assert asked == [(*asked_for, "hhmm"), (*asked_for, "minutes")]
     regression.experiment(config, records)
     assert asked[2:] == [(*asked_for, "minutes")]
+
+
+def test_progress_names_errors_only_when_they_are_known():
+    def state(rmse, nlpd):
+        return describe(Progress("bbb", 1.5, 10, 1e4, 3.0, rmse, nlpd, None)).state
+
+    assert state(np.nan, np.nan) == "10,000 rows/s"
+    assert state(44.7, 5.4) == "10,000 rows/s, test RMSE 44.7, NLPD 5.4"

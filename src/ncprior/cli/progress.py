@@ -1,5 +1,6 @@
 """Live progress: of experiments, one line for each method; of tables, the rows that are done."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,9 +32,9 @@ class Step(NamedTuple):
 def describe(progress: Any) -> Step:
     """What an experiment tells about its progress, in words."""
     if isinstance(progress, regression.Progress):
-        state = (
-            f"{progress.rows_per_second:,.0f} rows/s, test RMSE {progress.test_rmse:.3g}, NLPD {progress.test_nlpd:.3g}"
-        )
+        state = f"{progress.rows_per_second:,.0f} rows/s"
+        if not math.isnan(progress.test_rmse):
+            state += f", test RMSE {progress.test_rmse:.3g}, NLPD {progress.test_nlpd:.3g}"
         problems = [f"{title(progress.method)} stopped: {progress.failed}"] if progress.failed else []
         return Step(progress.method, progress.epoch, progress.epochs, state, problems)
     assert isinstance(progress, learning_curves.Progress)
