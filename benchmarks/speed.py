@@ -110,7 +110,7 @@ def make_training(hidden: tuple[int, ...], inputs: int, seeds: int, labels: int,
 
     settings = dataclasses.replace(REFERENCE, hidden=hidden, **changes)
     optimizer = adam(settings.learning_rate, clip=settings.clip, epsilon_hat=settings.epsilon_hat)
-    trainer = Trainer(methods(settings)["bbb+ncp"], optimizer, settings.batch_size, settings.drop_remainder)
+    trainer = Trainer(methods(settings)["bbb+ncp"], optimizer, settings.batch_size, settings.remainder)
     random = np.random.default_rng(0)
     rows = Rows(*(jnp.asarray(random.normal(size=(labels, n)), jnp.float32) for n in (inputs, 1)))
     static = trainer.static(inputs, 1)

@@ -20,7 +20,7 @@ SHORT = Schedule(epochs=12, initial=10, select=2, select_every=4, evaluate_every
 
 def simulate(settings=SMALL, name="bbb+ncp", schedule=SHORT, seeds=(0, 1, 2), data=None, **changes):
     method = dataclasses.replace(methods(settings)[name], **changes)
-    trainer = Trainer(method, adam(1e-3, clip=settings.clip), settings.batch_size, settings.drop_remainder)
+    trainer = Trainer(method, adam(1e-3, clip=settings.clip), settings.batch_size, settings.remainder)
     return Simulation(trainer, data or toy.load(), schedule, seeds, evaluate_unseen=True)
 
 
@@ -180,7 +180,7 @@ def test_ncp_is_more_uncertain_off_the_data_than_bbb():
     off = off[(off < -0.65) | (off > 0.65) | (np.abs(off) < 0.15)][:, None]
     uncertainty = {}
     for name in ("bbb", "bbb+ncp"):
-        trainer = Trainer(methods(settings)[name], adam(settings.learning_rate, clip=100.0), 10, True)
+        trainer = Trainer(methods(settings)[name], adam(settings.learning_rate, clip=100.0), 10, "dropped")
         simulation = Simulation(trainer, toy.load(), schedule, [0, 1, 2], evaluate_unseen=True)
         *_, (snapshot, _) = simulation.run()
         uncertainty[name] = np.asarray(simulation.predict(snapshot.learners, off).uncertainty).mean((1, 2))

@@ -85,7 +85,7 @@ def test_reference_by_the_released_code():
         "draw": "with_replacement",
         "clip": 100.0,
         "epsilon_hat": True,
-        "drop_remainder": True,
+        "remainder": "dropped",
     }
     assert dataclasses.asdict(REFERENCE) == expected
 
@@ -182,7 +182,7 @@ CHANGES = {
     "draw": ("greedy", ["*/draw"]),
     "clip": (100.0, ["step/large"]),
     "epsilon_hat": (True, ["step/tiny"]),
-    "drop_remainder": (True, ["drop_remainder"]),
+    "remainder": ("dropped", ["remainder"]),
 }
 # A prior of another std than the belief begins with, or the bias would add nothing to the weight KL.
 SMALL = dataclasses.replace(PAPER, hidden=(2,), weight_prior_std=0.2)
@@ -204,7 +204,7 @@ def aspects(settings):
         for field in ("score", "exponent", "temperature", "draw"):
             found[f"{name}/{field}"] = [getattr(method.acquisition, field)]
     trainer = Config("paper", settings, Schedule()).trainer("det")
-    found["batch_size"], found["drop_remainder"] = [trainer.batch_size], [trainer.drop_remainder]
+    found["batch_size"], found["remainder"] = [trainer.batch_size], [trainer.remainder]
     # The second of two steps: the size of one step alone says nothing about the gradient.
     for size, gradients in {"small": (1.0, 3.0), "large": (1.0, 1000.0), "tiny": (1e-8, 3e-8)}.items():
         state = trainer.optimizer.init(jnp.zeros(1))

@@ -36,7 +36,7 @@ def rows(count=10, inputs=2):
 
 
 def trainer(settings=SMALL, name="bbb+ncp", optimizer=None):
-    return Trainer(methods(settings)[name], optimizer or adam(1e-2), settings.batch_size, settings.drop_remainder)
+    return Trainer(methods(settings)[name], optimizer or adam(1e-2), settings.batch_size, settings.remainder)
 
 
 def learners(trainer, rows, seeds, labels=10):
@@ -76,8 +76,8 @@ def test_one_epoch_is_the_same_as_steps_by_hand():
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("drop", "steps"), [(True, 2), (False, 3)])
-def test_an_epoch_sees_every_visible_row_once(drop, steps):
+@pytest.mark.parametrize(("remainder", "sizes"), [("dropped", [4, 4]), ("smaller", [4, 4, 2]), ("filled", [4, 4, 4])])
+def test_an_epoch_sees_every_visible_row(remainder, sizes):
     """With a loss that is the row's own number, the recorded terms tell which rows an epoch used."""
     data = Rows(jnp.zeros((10, 1)), jnp.arange(10.0)[:, None])
     seen = []
@@ -90,13 +90,23 @@ def test_an_epoch_sees_every_visible_row_once(drop, steps):
 
     base = methods(SMALL)["det"]
     method = dataclasses.replace(base, objective={"spy": Weighted(1.0, spy)})
-    engine = Trainer(method, adam(1e-3), 4, drop)
+    engine = Trainer(method, adam(1e-3), 4, remainder)
     start = engine.start(data, jnp.arange(12, dtype=jnp.int32) % 10, key=jax.random.key(0))
     jax.block_until_ready(engine.train(start, data, engine.static(1, 1), Clock(0, 10), 1))
     jax.effects_barrier()
-    assert len(seen) == steps
-    used = np.concatenate([y[w > 0] for y, w in seen])
-    assert len(used) == len(set(used)) == (8 if drop else 10)
+    batches = [y[w > 0] for y, w in seen]
+    assert sorted(map(len, batches), reverse=True) == sizes
+    assert all(len(batch) == len(set(batch)) for batch in batches)
+    assert len(set(np.concatenate(batches))) == min(10, sum(sizes))
+
+
+def test_a_batch_that_all_rows_do_not_fill_is_smaller_in_any_case():
+    data = rows(10)
+    done = [
+        run(trainer(dataclasses.replace(SMALL, remainder=one)), data, [0], labels=3) for one in ("smaller", "filled")
+    ]
+    for a, b in zip(*(jax.tree.leaves(one.params) for one in done), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_rows_beyond_the_visible_ones_never_matter():

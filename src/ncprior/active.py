@@ -109,7 +109,7 @@ class Simulation:
             raise UserError(
                 f"the schedule asks for {schedule.labels} labels but there are only {len(data.train_inputs)} rows"
             )
-        if trainer.drop_remainder and schedule.initial < trainer.batch_size:
+        if trainer.remainder == "dropped" and schedule.initial < trainer.batch_size:
             raise UserError(
                 f"{schedule.initial} initial labels do not fill a mini batch of {trainer.batch_size}: "
                 "begin with more labels or use smaller batches"

@@ -64,7 +64,7 @@ class Engine:
         s = spec.settings
         self.spec, self.method = spec, make_method(spec)
         optimizer = averaged(warmed_up(adam(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat), _WARM_UP))
-        self.ensemble = Ensemble(Trainer(self.method, optimizer, s.batch_size), spec.width, spec.outputs)
+        self.ensemble = Ensemble(Trainer(self.method, optimizer, s.batch_size, s.remainder), spec.width, spec.outputs)
         self.predict = jax.jit(self._predict)
         self.sample = jax.jit(self._sample)
         self.features = jax.jit(self._features)

@@ -12,6 +12,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from ncprior.acquisition import Draw
 from ncprior.errors import UserError
 
+Remainder = Literal["smaller", "dropped", "filled"]
+"""What becomes of the rows of an epoch that do not fill a mini batch: a batch of their own, which counts as much as any
+other however few they are; nothing; or a batch that rows of the one before fill up."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -72,8 +76,8 @@ class Settings:
     """Largest global norm of the gradient."""
     epsilon_hat: bool = False
     """Adam's epsilon as in TensorFlow rather than as in Kingma and Ba's Algorithm 1."""
-    drop_remainder: bool = False
-    """Whether an epoch leaves out the rows that do not fill a mini batch."""
+    remainder: Remainder = "smaller"
+    """The rows of an epoch that do not fill a mini batch."""
 
     def __post_init__(self) -> None:
         positive = [
@@ -121,7 +125,7 @@ REFERENCE = Settings(
     draw="with_replacement",
     clip=100.0,
     epsilon_hat=True,
-    drop_remainder=True,
+    remainder="dropped",
 )
 """The released code, on the toy data."""
 
@@ -149,6 +153,7 @@ TABLES = Settings(
     ncp_away=True,
     noise_tie=10.0,
     clip=10.0,
+    remainder="filled",
 )
 """What suits people's own tables without tuning: a prior that fades as labels come in, and noise of many sizes."""
 
@@ -182,7 +187,7 @@ DIFFERENCES: dict[str, tuple[str, str]] = {
     "draw": ("a batch of labels, read as different ones", "with replacement, the first labels too"),
     "clip": ("Adam", "gradients clipped to global norm 100"),
     "epsilon_hat": ("Adam's Algorithm 1", "TensorFlow's epsilon hat"),
-    "drop_remainder": (
+    "remainder": (
         "mini batches of 10; the last one of an epoch is smaller",
         "rows that do not fill a batch are dropped",
     ),

@@ -20,7 +20,7 @@ from ncprior.engine import Engine, Spec
 from ncprior.errors import UserError
 from ncprior.presets import Settings
 
-FORMAT = 2
+FORMAT = 3
 """Version of the format; a file of another one is refused."""
 
 _KEY = "ncprior"

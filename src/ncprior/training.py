@@ -20,6 +20,7 @@ from jax.sharding import Mesh, PartitionSpec
 from ncprior.methods import Method
 from ncprior.networks import Network
 from ncprior.objectives import Batch
+from ncprior.presets import Remainder
 
 _CACHE_BYTES = 128 * 1024
 """Seeds run one after the other if one's weights, moments and gradients take more than this.
@@ -70,7 +71,7 @@ class Trainer(NamedTuple):
     method: Method
     optimizer: optax.GradientTransformation
     batch_size: int
-    drop_remainder: bool = False
+    remainder: Remainder = "smaller"
 
     def static(self, inputs: int, outputs: int) -> Any:
         """The part of the network that is not trained: structure, functions, constants."""
@@ -107,7 +108,7 @@ class Trainer(NamedTuple):
 
     def steps(self, labels: int | Array) -> int | Array:
         """Mini batches in an epoch of so many labels."""
-        return labels // self.batch_size if self.drop_remainder else -(-labels // self.batch_size)
+        return labels // self.batch_size if self.remainder == "dropped" else -(-labels // self.batch_size)
 
     def train(self, learner: Learner, rows: Rows, static: Any, clock: Clock, epochs: int | Array) -> Learner:
         """Trains for this many epochs on the visible rows, as one loop; every number but shapes may be traced."""
@@ -138,8 +139,11 @@ class Trainer(NamedTuple):
 
         def step(epoch: Array, order: Array, key: Array, i: Array, state: tuple) -> tuple:
             params, optimizer, sums, failed, culprits = state
-            chosen = jax.lax.dynamic_slice(order, (i * size,), (size,))
-            weights = jax.lax.dynamic_slice(in_use, (i * size,), (size,)).astype(jnp.float32)
+            begin = i * size
+            if self.remainder == "filled":  # with the last rows of the batch before
+                begin = jnp.minimum(begin, jnp.maximum(labels - size, 0))
+            chosen = jax.lax.dynamic_slice(order, (begin,), (size,))
+            weights = jax.lax.dynamic_slice(in_use, (begin,), (size,)).astype(jnp.float32)
             if rows.weights is not None:
                 weights = weights * rows.weights[chosen]
             known = jnp.asarray(labels if rows.before is None else labels + rows.before)

@@ -103,7 +103,7 @@ class Regression:
         count = len(data.train_inputs)
         self.rows = count - int(count * schedule.validation)
         size = settings.batch_size
-        self.steps = self.rows // size if settings.drop_remainder else -(-self.rows // size)
+        self.steps = self.rows // size if settings.remainder == "dropped" else -(-self.rows // size)
         if not self.steps:
             raise UserError(
                 f"{self.rows} training rows do not fill a mini batch of {size}: choose a smaller --batch-size"

@@ -70,7 +70,7 @@ class Config:
         """What trains the method of this name."""
         s = self.settings
         optimizer = adam(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat)
-        return Trainer(self.method(name), optimizer, s.batch_size, s.drop_remainder)
+        return Trainer(self.method(name), optimizer, s.batch_size, s.remainder)
 
 
 class Progress(NamedTuple):
