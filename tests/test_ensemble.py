@@ -10,7 +10,7 @@ from scipy import integrate, stats
 
 from ncprior.deep import DeepMean, SampledMeanNCP
 from ncprior.distributions import Normal
-from ncprior.ensemble import Holdout, Look, Stopping, _best_scales, best_share, held_numbers, hold_out
+from ncprior.ensemble import Ensemble, Holdout, Look, Stopping, _best_scales, best_share, held_numbers, hold_out
 from ncprior.input_priors import Gaussian, Radial, Shaped
 from ncprior.methods import methods
 from ncprior.networks import MLP, Network
@@ -57,6 +57,39 @@ def test_held_rows_keep_their_shape():
     assert sizes.tolist() == [[2, 1]]
     many = [Holdout(np.arange(8), np.arange(50_000), np.arange(10))]
     assert held_numbers(many, 1, 200_000)[1].max() <= 4096
+
+
+class Played(Ensemble):
+    """Members whose held-out rows score as it was said beforehand, and whose weights are their number of steps."""
+
+    def __init__(self, scores):
+        self.scores = iter(scores)
+
+    def start(self, *_):
+        return 0
+
+    def gather(self, members):
+        return members
+
+    def train(self, *arguments):
+        last = arguments[4]
+        return last, Look(last, np.array([np.nan]), np.array([next(self.scores)]))
+
+
+@pytest.mark.parametrize(
+    ("scores", "best", "looks"),
+    [
+        ([-3, -2, -1, -2, -3, 9], 40, 5),
+        ([-3, -2, -2, -2, 9], 20, 4),
+        ([-2, -1, -3, -2.9, -2, -0.5, -1, -2, 9], 320, 8),  # no better than at its best, but rising again
+        ([-2, -1, -3, -2.998, 9], 20, 4),  # by too little
+    ],
+)
+def test_the_search_ends_when_the_score_is_no_better_and_no_longer_rises(scores, best, looks):
+    rule = Stopping(first=10, growth=2.0, patience=2, fewest=40, most=10_000)
+    held = [Holdout(np.arange(3), np.arange(0), np.arange(1))]
+    found = Played(scores).search(None, held, None, [0], rule, lambda *_: None)
+    assert (found.steps, found.weights, len(found.looks)) == (best, best, looks)
 
 
 def test_looks_grow_and_scores_weigh_gap_and_random_rows():

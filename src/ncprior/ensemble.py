@@ -52,7 +52,8 @@ class Stopping:
     """Steps before the first look; the next comes after ``growth`` times as many, and so on."""
     growth: float = 1.5
     patience: int = 2
-    """Looks in a row without a better score that end the search, but not before ``fewest`` steps."""
+    """Looks in a row without a better score that end the search, but not before ``fewest`` steps, and not while it
+    rises again: what is hard to learn can cost at first."""
     fewest: int = 760
     least: float = 0.003
     """Improvement of the score, in nats, that counts as better."""
@@ -217,16 +218,17 @@ class Ensemble:
         """Trains members without their held-out rows until these are predicted no better."""
         members = self.start(rows, [one.train for one in held], table, seeds)
         looks: list[Look] = []
-        best, weights, since = -np.inf, self.gather(members), 0
+        best, weights, since, score = -np.inf, self.gather(members), 0, -np.inf
         for step in stopping.looks():
             members, look = self.train(members, rows, len(held[0].train), looks[-1].step if looks else 0, step, held)
             looks.append(look)
-            score = look.score(stopping.gap_share, stopping.together)
+            before, score = score, look.score(stopping.gap_share, stopping.together)
             since += 1
             if score > best + stopping.least:
                 best, weights, since = score, self.gather(members), 0
             show(step, score)
-            if since >= stopping.patience and step >= stopping.fewest:
+            rising = score > before + stopping.least
+            if since >= stopping.patience and step >= stopping.fewest and not rising:
                 break
         return Search(looks[len(looks) - 1 - since].step, weights, looks)
 
