@@ -195,9 +195,8 @@ def suggest(
     """Find the rows of a pool of any size whose labels would teach the model most, and say why.
 
     A batch should tell much together: a rule picks rows that the networks see as far from each other and from those
-    that they learned from; the default rule draws about half of the batch at random, which keeps the labels like the
-    pool. Or rows are ranked by a score, such as the information gain, in which chance has a part if the temperature is
-    above 0. Chance depends only on the seed and on a row's id, or its number.
+    that they learned from. Or rows are ranked by a score, such as the information gain, in which chance has a part if
+    the temperature is above 0. Chance depends only on the seed and on a row's id, or its number.
 
     [bold]Examples[/bold]
 
