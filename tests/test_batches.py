@@ -21,8 +21,8 @@ ROWS, LABELS, FEATURES, COUNT = 12, 4, 3, 5
 # One compiled program for each rule, count and shape.
 COMPILED = {name: jax.jit(partial(rule, key=KEY), static_argnums=4) for name, rule in RULES.items()}
 rules = pytest.mark.parametrize("name", RULES)
-certain = pytest.mark.parametrize("name", [name for name in RULES if not name.startswith("kmeans")])
-BY_DISTANCE = ("lcmd", "k_center", "kmeans_pp", "kmeans_mixed")
+certain = pytest.mark.parametrize("name", [name for name in RULES if name != "kmeans_pp"])
+BY_DISTANCE = ("lcmd", "k_center", "kmeans_pp")
 
 
 def pick(name, pool, labelled, noise, excluded, count=COUNT):
@@ -132,24 +132,18 @@ def test_repeats_of_labelled_rows_make_no_difference():
 
 
 @pytest.mark.parametrize("labels", [0, LABELS])
-@pytest.mark.parametrize(("name", "random"), [("kmeans_pp", 0.0), ("kmeans_mixed", 0.5)])
-def test_rows_are_drawn_in_proportion_to_squared_distances_or_at_random(name, random, labels):
+def test_rows_are_drawn_in_proportion_to_squared_distances(labels):
     pool, labelled, noise, excluded = problem(0, labels=labels)
     arrays = [jnp.asarray(part, jnp.float32) for part in (pool, labelled, noise)]
-    draw = jax.jit(jax.vmap(lambda key: RULES[name](*arrays, jnp.asarray(excluded), 2, key=key)))
+    draw = jax.jit(jax.vmap(lambda key: RULES["kmeans_pp"](*arrays, jnp.asarray(excluded), 2, key=key)))
     first, second = np.asarray(draw(jax.random.split(KEY, 20_000))).T
-
-    def probabilities(picked):
-        free = ~excluded
-        free[picked] = False
-        far = np.where(free, squared_distances(pool, labelled, picked).min(1), 0)
-        return (1 - random) * far / far.sum() + random * free / free.sum()
-
-    shares = probabilities([])
+    shares = np.where(excluded, 0, squared_distances(pool, labelled, []).min(1))
+    shares /= shares.sum()
     np.testing.assert_allclose(np.bincount(first, minlength=ROWS) / 20_000, shares, atol=0.015)
     common = int(shares.argmax())
+    then = np.where(excluded, 0, squared_distances(pool, labelled, [common]).min(1))
     among = second[first == common]
-    np.testing.assert_allclose(np.bincount(among, minlength=ROWS) / len(among), probabilities([common]), atol=0.03)
+    np.testing.assert_allclose(np.bincount(among, minlength=ROWS) / len(among), then / then.sum(), atol=0.03)
 
 
 def test_a_batch_of_one_is_the_best_information_gain():
@@ -175,7 +169,7 @@ def test_labelled_rows_are_in_the_belief_already(name):
     np.testing.assert_array_equal(found, pick(name, pool, 10 * labelled[::-1], noise, excluded))
 
 
-@pytest.mark.parametrize("name", [name for name in RULES if name != "kmeans_mixed"])  # which draws some at random
+@rules
 def test_duplicates_wait_until_distinct_rows_are_picked(name):
     rng = np.random.default_rng(0)
     distinct = 10 * np.linalg.qr(rng.normal(size=(4, 4)))[0] * np.array([1.0, 1.1, 1.2, 1.3])[:, None]

@@ -375,7 +375,7 @@ def test_simulate_in_a_real_process(table, tmp_path):
         (["evaluate", "TABLE", "--target", "y", "--held-out", "1"], "held_out must be at least 0 and below 1"),
         (
             ["simulate", "TABLE", "--target", "y", "--rules", "luck"],
-            "unknown rule 'luck': choose from kmeans_mixed",
+            "unknown rule 'luck': choose from kmeans_pp",
         ),
         (["simulate", "TABLE", "--target", "y"], "the table has too few rows (60)"),
         (["simulate", "TABLE", "--target", "y", "--labels", "10"], "labels (10) must be more than the initial ones"),

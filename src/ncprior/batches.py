@@ -6,7 +6,7 @@ over a last layer with features ``f(x)``, take ``phi(x) = s * f(x)``, with the s
 has a belief: then ``phi . phi`` is the variance ``uncertainty^2`` of the predicted mean and ``phi(a) . phi(b)`` the
 covariance of two of them. Members of an ensemble are joined end to end and divided by the root of their number.
 
-All rules but `kmeans_pp` and `kmeans_mixed` are deterministic: of rows that tie, the first is picked.
+All rules but `kmeans_pp` are deterministic: of rows that tie, the first is picked.
 """
 
 from collections.abc import Callable
@@ -136,38 +136,31 @@ def kmeans_pp(pool: Array, labelled: Array, noise: Array, excluded: Array, count
     """A row drawn in proportion to its squared distance to the nearest labelled or picked one, again and again.
 
     This is how k-means++ chooses centres (Arthur and Vassilvitskii, 2007), and BADGE a batch (Ash et al., 2020). Rows
-    are far apart as with `lcmd`, but more are picked where there are many. Without labelled rows the first is drawn in
-    proportion to its squared norm. Knows no noise. Takes ``O(rows * features)`` for each centre, labelled or picked.
+    are far apart as with `lcmd`, but as many are picked where there are many: the labels stay like the pool, which
+    what is learned about noise depends on. Without labelled rows the first is drawn in proportion to its squared norm.
+    Knows no noise. Takes ``O(rows * features)`` for each centre, labelled or picked.
     """
-    return _draw_by_distance(pool, labelled, excluded, count, 0.0, key)
+    add = _add_centre(pool, labelled)
+
+    def scores(state: tuple[_Nearest, Array], _: Array) -> Array:
+        (_, distance), key = state
+        # The largest of these is a draw in proportion to the distances (Gumbel, 1954).
+        return jnp.log(jnp.maximum(distance, _SMALLEST)) + jax.random.gumbel(key, distance.shape)
+
+    def take(state: tuple[_Nearest, Array], row: Array, place: Array) -> tuple[_Nearest, Array]:
+        return add(state[0], row, place), jax.random.fold_in(state[1], place)
+
+    return _one_by_one((_nearest(pool, labelled), key), scores, take, excluded, count)
 
 
-def kmeans_mixed(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int, *, key: Array) -> Array:  # noqa: ARG001
-    """A row drawn as by `kmeans_pp` or at random, with equal chances, again and again.
-
-    Labels that are all far from each other say too much about errors far from labels: predictions of a label from the
-    others are worse than those of a new row, which has labels nearby, and the model becomes too uncertain. Rows at
-    random are like new ones. The probability ``1/2 1/n + 1/2 d^2 / sum d^2`` is that of lightweight core-sets (Bachem
-    et al., 2018), with distances to the nearest centre. Takes as long as `kmeans_pp`.
-    """
-    return _draw_by_distance(pool, labelled, excluded, count, 0.5, key)
-
-
-RULES: dict[str, Rule] = {
-    "kmeans_mixed": kmeans_mixed,
-    "kmeans_pp": kmeans_pp,
-    "lcmd": lcmd,
-    "k_center": k_center,
-    "max_det": max_det,
-    "bait": bait,
-}
+RULES: dict[str, Rule] = {"kmeans_pp": kmeans_pp, "lcmd": lcmd, "k_center": k_center, "max_det": max_det, "bait": bait}
 """Every rule by name."""
 
-DEFAULT_RULE = "kmeans_mixed"
-"""The one that needs fewer labels than random for the same error on most tables, and no more for the density; see
+DEFAULT_RULE = "kmeans_pp"
+"""The one that needs fewer labels than random for the same error on most tables, and not many more for the density; see
 docs/trust.md."""
 
-BY_DISTANCE = (lcmd, k_center, kmeans_pp, kmeans_mixed)
+BY_DISTANCE = (lcmd, k_center, kmeans_pp)
 """Rules that know distances alone: any features will do, and those of all layers tell more than the last one's."""
 
 
@@ -212,23 +205,6 @@ def _one_by_one(
         return (take(state, row, place), available.at[row].set(False)), row
 
     return jax.lax.scan(step, (state, ~jnp.asarray(excluded)), jnp.arange(count))[1]
-
-
-def _draw_by_distance(pool: Array, labelled: Array, excluded: Array, count: int, random: float, key: Array) -> Array:
-    """Draws rows in proportion to squared distances to the nearest centre, or, so often, at random."""
-    add = _add_centre(pool, labelled)
-
-    def scores(state: tuple[_Nearest, Array], available: Array) -> Array:
-        (_, distance), key = state
-        far = jnp.where(available, jnp.maximum(distance, _SMALLEST), 0.0)
-        probability = (1 - random) * far / far.sum() + random * available / available.sum()
-        # The largest of these is a draw by the probabilities (Gumbel, 1954).
-        return jnp.log(probability) + jax.random.gumbel(key, distance.shape)
-
-    def take(state: tuple[_Nearest, Array], row: Array, place: Array) -> tuple[_Nearest, Array]:
-        return add(state[0], row, place), jax.random.fold_in(state[1], place)
-
-    return _one_by_one((_nearest(pool, labelled), key), scores, take, excluded, count)
 
 
 def _whiten(pool: Array, noise: Array) -> Array:

@@ -112,10 +112,10 @@ def simulate(
     rules: Annotated[
         str,
         typer.Option(
-            help="Comma-separated: kmeans_mixed, kmeans_pp, lcmd, k_center, max_det, bait, information_gain, "
-            "uncertainty; random is always run."
+            help="Comma-separated: kmeans_pp, lcmd, k_center, max_det, bait, information_gain, uncertainty; "
+            "random is always run."
         ),
-    ] = "kmeans_mixed",
+    ] = "kmeans_pp",
     inputs: InputsOption = None,
     seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 5; quick: 2]")] = None,
     initial: Annotated[int, typer.Option(help="Random labels to begin with.")] = 20,
@@ -138,7 +138,7 @@ def simulate(
 
       ncprior simulate houses.csv --target price --quick
 
-      ncprior simulate houses.csv --target price --rules kmeans_mixed,lcmd,information_gain --seeds 10 --out runs/labels
+      ncprior simulate houses.csv --target price --rules kmeans_pp,lcmd,information_gain --seeds 10 --out runs/labels
     """
     from ncprior.data.labelled import fingerprint
     from ncprior.experiments import simulate as experiment
