@@ -242,7 +242,7 @@ def _settings_table(records: Records, presets: dict[str, Settings]) -> Table:
     rows = [
         [
             Cell(name),
-            Cell(plain(config["settings"][name])),
+            Cell(plain(config["settings"].get(name, "not on record"))),  # of a version without this setting
             Cell(said[0], plain(paper[name])),
             Cell(said[1], plain(reference[name])),
         ]
