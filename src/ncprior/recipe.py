@@ -68,9 +68,9 @@ def settings_of(model: Any, rows: int) -> Settings:
         "learning_rate": model.learning_rate,
         "batch_size": size,
         "gamma": model.gamma,
+        "noise_tie": model.gamma,
         "gamma_per_label": model.gamma_per_label,
         "output_std": model.output_scale,
-        **({"noise_tie": 0.0} if model.gamma == 0 else {}),
         **(model.settings or {}),
     }
     fields = {field.name for field in dataclasses.fields(Settings)}
