@@ -20,7 +20,7 @@ from ncprior.data.splits import Split
 from ncprior.errors import UserError
 from ncprior.experiments import baselines, evaluate, simulate
 from ncprior.experiments.records import Records
-from ncprior.experiments.scores import LEVELS, detection, scores
+from ncprior.experiments.scores import LEVELS, Standardised, detection, scores
 from ncprior.prediction import MixturePrediction, Prediction
 from ncprior.report.page import report
 
@@ -31,7 +31,11 @@ SET = ["--set", "members=2", "--set", "epochs=3", "--set", "hidden=8"]
 
 def prediction(mean, noise, uncertainty=0.0):
     parts = np.broadcast_arrays(mean, noise, uncertainty)
-    return Prediction(*(jnp.asarray(part, jnp.float32)[:, None] for part in parts))
+    return Standardised(Prediction(*(jnp.asarray(part, jnp.float32)[:, None] for part in parts)), 0.0, 1.0)
+
+
+def in_units(found):
+    return found.prediction.rescale(found.scale, found.shift)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +83,7 @@ def test_a_calibrated_model_is_near_the_diagonal():
     # More than one block of rows gives the same means.
     weights = jnp.full((20_000, 1, 2), 0.5)
     parts = Prediction(*(jnp.repeat(part[..., None], 2, -1) for part in prediction_leaves(mean, noise, uncertainty)))
-    same = scores(MixturePrediction(weights, parts), truth)
+    same = scores(Standardised(MixturePrediction(weights, parts), 0.0, 1.0), truth)
     assert same["crps"] == pytest.approx(found["crps"], rel=1e-4)
     assert same["nlpd"] == pytest.approx(found["nlpd"], rel=1e-4)
     # One that is too sure of itself is below.
@@ -88,7 +92,7 @@ def test_a_calibrated_model_is_near_the_diagonal():
 
 
 def prediction_leaves(*parts):
-    whole = prediction(*parts)
+    whole = prediction(*parts).prediction
     return whole.mean, whole.noise, whole.uncertainty
 
 
@@ -111,20 +115,20 @@ def rows():
 
 def test_the_mean_and_linear_baselines(rows):
     inputs, targets = rows
-    mean = baselines.fit("mean", inputs, targets, 0)(inputs)
+    mean = in_units(baselines.fit("mean", inputs, targets, 0)(inputs))
     np.testing.assert_allclose(mean.mean, targets.mean(), rtol=1e-5)
     np.testing.assert_allclose(mean.std, targets.std(), rtol=1e-5)
     predict = baselines.fit("linear", inputs, targets, 0)
     line = predict(inputs)
     assert scores(line, targets)["rmse"] < 0.9
-    np.testing.assert_allclose(line.noise, 0.7, atol=0.15)
-    far = predict(pa.table({f"x{i}": [0.0, 30.0] for i in range(3)}))
+    np.testing.assert_allclose(in_units(line).noise, 0.7, atol=0.15)
+    far = in_units(predict(pa.table({f"x{i}": [0.0, 30.0] for i in range(3)})))
     assert far.uncertainty[1, 0] > 3 * far.uncertainty[0, 0]
 
 
 def test_boosting_has_the_variance_of_its_errors_in_cross_validation(rows):
     inputs, targets = rows
-    found = baselines.fit("boosting", inputs, targets, 0)(inputs)
+    found = in_units(baselines.fit("boosting", inputs, targets, 0)(inputs))
     folds = KFold(5, shuffle=True, random_state=0)
     plain = np.column_stack([inputs[name].to_numpy() for name in inputs.column_names])
     with threadpool_limits(1):
@@ -140,7 +144,7 @@ def test_a_forest_has_the_variance_of_its_errors_out_of_the_bag(rows):
     predict = baselines.fit("forest", inputs, targets, 0)
     rng = np.random.default_rng(3)
     fresh = pa.table({f"x{i}": rng.normal(size=2000) for i in range(3)})
-    found = predict(fresh)
+    found = in_units(predict(fresh))
     assert 0.5 * errors < np.mean(np.asarray(found.std) ** 2) < 2 * errors
     assert found.uncertainty.std() > 0
 
@@ -165,7 +169,25 @@ def test_test_rows_reach_nothing_that_is_learnt(method):
         predict = evaluate.fit(config, data, split, method, 0)
         found.append(predict(pa.table({"a": inputs[:60, 0], "b": inputs[:60, 1]})))
     for part in ("mean", "noise", "uncertainty"):
-        np.testing.assert_array_equal(*(np.asarray(getattr(one, part)) for one in found))
+        np.testing.assert_array_equal(*(np.asarray(getattr(in_units(one), part)) for one in found))
+
+
+@pytest.mark.parametrize("method", ["ncp", *baselines.BASELINES])
+def test_units_of_the_target_do_not_matter(method):
+    """A large shift must cost no digits: what is said about the rows is the same, in the other unit."""
+    rng = np.random.default_rng(5)
+    inputs = rng.normal(size=(60, 2))
+    targets = np.round(inputs[:, 0] + 0.1 * rng.normal(size=60), 6)
+    split = Split("last", np.arange(40), np.arange(40, 60))
+    columns = pa.table({"a": inputs[:, 0], "b": inputs[:, 1]})
+    plain, moved = (
+        evaluate.evaluate(
+            config_of("no table"), Labelled(columns, 2 * targets + shift, pa.table({}), 0), split, method, 0
+        )
+        for shift in (0.0, 1e9)
+    )
+    for metric in ("rmse", "nlpd", "crps", "coverage"):
+        assert moved[metric] == pytest.approx(plain[metric], rel=0.02)
 
 
 def test_held_out_rows_are_not_trained_on_and_the_same_for_all(table):

@@ -14,6 +14,7 @@ from sklearn.model_selection import KFold
 from threadpoolctl import threadpool_limits
 
 from ncprior.data.encoding import Encoder
+from ncprior.experiments.scores import Standardised
 from ncprior.prediction import Prediction
 
 Fitted = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
@@ -25,17 +26,17 @@ _MANY = 100_000
 """Rows from which on boosting is spread over the cores: threads wait for each other longer than they work on fewer."""
 
 
-def fit(name: str, inputs: pa.Table, targets: np.ndarray, seed: int) -> Callable[[pa.Table], Prediction]:
-    """The baseline of this name, trained on these rows: a function that predicts rows of a table, as ``[rows, 1]``."""
+def fit(name: str, inputs: pa.Table, targets: np.ndarray, seed: int) -> Callable[[pa.Table], Standardised]:
+    """The baseline of this name, trained on these rows: a function that predicts rows of a table."""
     encoder = Encoder.fit(inputs)
     fitted = BASELINES[name](encoder.transform(inputs).astype(np.float64), targets, seed)
-    # A fit that leaves no error at all must not give a density without bound.
-    least = 1e-6 * (float(targets.std()) or 1.0)
+    shift, scale = float(targets.mean()), float(targets.std()) or 1.0
 
-    def predict(rows: pa.Table) -> Prediction:
+    def predict(rows: pa.Table) -> Standardised:
         mean, noise, uncertainty = fitted(encoder.transform(rows).astype(np.float64))
-        columns = (jnp.asarray(part, jnp.float32)[:, None] for part in (mean, np.maximum(noise, least), uncertainty))
-        return Prediction(*columns)
+        # A fit that leaves no error at all must not give a density without bound.
+        columns = ((mean - shift) / scale, np.maximum(noise / scale, 1e-6), uncertainty / scale)
+        return Standardised(Prediction(*(jnp.asarray(part, jnp.float32)[:, None] for part in columns)), shift, scale)
 
     return predict
 

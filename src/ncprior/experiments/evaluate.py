@@ -10,6 +10,7 @@ Each run is written as soon as it is finished, and a run that is on record is no
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,9 +24,8 @@ from ncprior.estimators import NCPRegressor
 from ncprior.experiments import baselines
 from ncprior.experiments.baselines import BASELINES
 from ncprior.experiments.records import Records, summary
-from ncprior.experiments.scores import LEVELS, detection, scores
+from ncprior.experiments.scores import LEVELS, Standardised, detection, predict, scores
 from ncprior.methods import TITLES
-from ncprior.prediction import Predictive
 
 NAME = "evaluate"
 ABLATIONS: dict[str, dict[str, Any]] = {
@@ -121,14 +121,13 @@ def hold_out(config: Config, split: Split) -> tuple[Split, np.ndarray]:
     return split._replace(train=np.setdiff1d(split.train, held)), held
 
 
-def fit(config: Config, data: Labelled, split: Split, method: str, seed: int) -> Callable[[pa.Table], Predictive]:
+def fit(config: Config, data: Labelled, split: Split, method: str, seed: int) -> Callable[[pa.Table], Standardised]:
     """A method trained on the training rows of a split, as a function that predicts; it sees no other rows."""
     inputs, targets = data.take(split.train)
     if method in BASELINES:
         return baselines.fit(method, inputs, targets, seed)
     model = NCPRegressor(**{**config.estimator, **VARIANTS[method]}, random_state=seed)
-    model.fit(inputs, targets)
-    return lambda rows: model.predict_distribution(rows).predictive
+    return partial(predict, model.fit(inputs, targets))
 
 
 def evaluate(config: Config, data: Labelled, split: Split, method: str, seed: int) -> dict[str, Any]:
@@ -137,16 +136,16 @@ def evaluate(config: Config, data: Labelled, split: Split, method: str, seed: in
     about = {"split": split.name, "method": method, "seed": seed}
     started = time.monotonic()
     try:
-        predict = fit(config, data, split, method, seed)
+        predicted = fit(config, data, split, method, seed)
     except UserError as error:  # one that diverges must not stop the others
         return {**about, "failed": str(error)}
     seconds = time.monotonic() - started
     inputs, targets = data.take(split.test)
-    prediction = predict(inputs)
+    prediction = predicted(inputs)
     found = {**about, **scores(prediction, targets), "seconds": seconds}
     if len(held):
         inputs, targets = data.take(held)
-        inside = predict(inputs)
+        inside = predicted(inputs)
         found |= {"detection": detection(prediction, inside), "inside": scores(inside, targets)}
     return found
 

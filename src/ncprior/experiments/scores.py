@@ -1,15 +1,17 @@
 """All that is written down about a prediction of rows whose targets are known."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
 from jax import Array
 from sklearn.metrics import roc_auc_score
 
 from ncprior import metrics
-from ncprior.prediction import Predictive
+from ncprior.estimators import NCPRegressor
+from ncprior.prediction import Predictive, heavy_tailed
 
 LEVELS = tuple(round(0.05 * i, 2) for i in range(1, 20))
 """Probabilities of the central intervals whose coverage makes the calibration curve."""
@@ -20,20 +22,36 @@ _SIZES = (64, 1024, 16_384)
 """Numbers of rows that programs are compiled for: tables are cut into the largest, and what is left is filled up."""
 
 
-def scores(prediction: Predictive, truth: np.ndarray) -> dict[str, Any]:
+class Standardised(NamedTuple):
+    """A prediction ``[rows, 1]`` of ``(y - shift) / scale``: single precision has too few digits for a large shift."""
+
+    prediction: Predictive
+    shift: float
+    scale: float
+
+
+def predict(model: NCPRegressor, inputs: pa.Table) -> Standardised:
+    """What an estimator of one target predicts."""
+    found = model.predict_distribution(inputs)
+    return Standardised(heavy_tailed(found.whole), float(found.shift[0]), float(found.scale[0]))
+
+
+def scores(standardised: Standardised, truth: np.ndarray) -> dict[str, Any]:
     """RMSE, NLPD, CRPS and 90% coverage, the calibration curve, and errors against uncertainties.
 
-    The prediction is of ``[rows, 1]`` and the truth of ``[rows]``, in the unit of the target. ``calibration`` is the
-    coverage at each of `LEVELS`. ``bins`` are groups of equal size by predicted standard deviation, with the root mean
-    square of it (``std``) and of the error (``rmse``), and ``rows`` in it.
+    The truth ``[rows]`` and what is given are in the unit of the target. ``calibration`` is the coverage at each of
+    `LEVELS`. ``bins`` are groups of equal size by predicted standard deviation, with the root mean square of it
+    (``std``) and of the error (``rmse``), and ``rows`` in it.
     """
+    prediction, shift, scale = standardised
+    truth = (truth - shift) / scale
     told = _tell(prediction, truth)
-    error, std = told["mean"] - truth, told["std"]
+    error, std = scale * (told["mean"] - truth), scale * told["std"]
     groups = np.array_split(np.argsort(std, kind="stable"), min(BINS, len(std)))
     return {
         "rmse": _root_mean_square(error),
-        "nlpd": float(told["nlpd"].mean()),
-        "crps": float(told["crps"].mean()),
+        "nlpd": float(told["nlpd"].mean() + np.log(scale)),
+        "crps": float(scale * told["crps"].mean()),
         "coverage": float(np.mean(told["centrality"] <= 0.9)),
         "std": _root_mean_square(std),
         "calibration": [float(np.mean(told["centrality"] <= level)) for level in LEVELS],
@@ -44,13 +62,13 @@ def scores(prediction: Predictive, truth: np.ndarray) -> dict[str, Any]:
     }
 
 
-def detection(outside: Predictive, inside: Predictive) -> float:
+def detection(outside: Standardised, inside: Standardised) -> float:
     """How well the uncertainty tells rows unlike those of training from rows like them: the area under the ROC curve.
 
     It is the probability that a row from outside is more uncertain than one from inside, where a tie counts half; 0.5
     is chance.
     """
-    parts = [_tell(part, np.zeros(_rows(part)))["uncertainty"] for part in (outside, inside)]
+    parts = [_tell(part.prediction, np.zeros(_rows(part.prediction)))["uncertainty"] for part in (outside, inside)]
     labels = np.repeat([1, 0], [len(part) for part in parts])
     return float(roc_auc_score(labels, np.nan_to_num(np.concatenate(parts))))
 

@@ -22,7 +22,7 @@ from ncprior.errors import UserError
 from ncprior.estimators import NCPRegressor
 from ncprior.experiments.evaluate import Progress
 from ncprior.experiments.records import Records
-from ncprior.experiments.scores import scores
+from ncprior.experiments.scores import predict, scores
 
 NAME = "simulate"
 CONTROL = "random"
@@ -150,7 +150,7 @@ def advance(config: Config, data: Labelled, run: dict[str, Any], batch: int) -> 
     inputs, targets = data.take(labels)
     model = NCPRegressor(**config.estimator, random_state=int(fit_seed % 2**31)).fit(inputs, targets)
     test_inputs, test_targets = data.take(np.array(run["test"]))
-    found = scores(model.predict_distribution(test_inputs).predictive, test_targets)
+    found = scores(predict(model, test_inputs), test_targets)
     result = {"labels": len(labels), **{metric: found[metric] for metric in METRICS}}
     chosen = labels[:0]
     if batch:
