@@ -256,6 +256,14 @@ def test_text_that_is_not_utf8(tmp_path):
     path = csv(tmp_path, "a,b\n1,caf\xe9\n".encode("latin-1"))
     refuses(lambda: tables.read(path), "column 'b' has letters that are not UTF-8; save the file as UTF-8")
     assert tables.read(path, ["a"]).num_rows == 1
+    late = csv(tmp_path, b"a,b\n" + b"x,2\n" * (csv_tables._BLOCK // 4 + 1) + b"caf\xe9,2\n", "late.csv")
+    refuses(lambda: tables.read(late), "column 'a' has letters that are not UTF-8; save the file as UTF-8")
+
+
+@pytest.mark.parametrize("rows", [b"", b"1,2\n", b"caf\xe9,2\n"])
+def test_a_header_that_is_not_utf8(tmp_path, rows):
+    path = csv(tmp_path, b"h\xf6he,y\n" + rows)
+    refuses(lambda: tables.read(path), "rows.csv: its header has letters that are not UTF-8; save the file as UTF-8")
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.arrow"])

@@ -281,6 +281,8 @@ def _found(file: Path) -> Iterator[None]:
         raise UserError(f"{file}: no such file or folder; {hint}") from error
     except PermissionError as error:
         raise UserError(f"{file}: no permission to read it; ask its owner, or copy it to your own folder") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file}: its header has letters that are not UTF-8; save the file as UTF-8") from error
     except (pa.ArrowException, OSError) as error:
         damaged = f"not a {_form(file)} file, or damaged ({_line(error)}); get it anew"
         raise UserError(f"{file}: {csv_tables.reason(file, str(error)) or damaged}") from error
