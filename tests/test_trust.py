@@ -23,6 +23,7 @@ from ncprior.experiments.records import Records
 from ncprior.experiments.scores import LEVELS, Standardised, detection, scores
 from ncprior.prediction import MixturePrediction, Prediction
 from ncprior.report.page import report
+from ncprior.report.saved import savings
 
 NCPRIOR = str(Path(sys.executable).parent / "ncprior")
 TINY = {"members": 2, "epochs": 3, "hidden": (8,)}
@@ -316,13 +317,29 @@ def test_labels_saved_by_hand():
     good, control = np.array([4.0, 2.0, 0.0]), np.array([4.0, 3.0, 2.0])
     # The control ends with 2 after 30 labels, which the other reaches after 20; on the way it needs 20 and 15.
     assert simulate.labels_saved(labels, good, control) == pytest.approx(1 - 15 / 20, abs=0.01)
-    assert simulate.labels_saved(labels, control, good) == pytest.approx(1 - 20 / 15, abs=0.01)
+    # The other way round it needs 20 instead of 15 on the first half, and never comes to the values of the second.
+    assert simulate.labels_saved(labels, control, good) == pytest.approx(1 - (20 + 30) / (15 + 25), abs=0.01)
+    for worse in ([4.0, 5.0, 6.0], [4.0, 5.0, 3.999]):
+        assert simulate.labels_saved(labels, np.array(worse), control) == pytest.approx(1 - 30 / 20, abs=0.02)
     assert simulate.labels_saved(labels, control, control) == 0
     # A value counts from the first time that it is reached, for both.
     assert simulate.labels_saved(labels, np.array([4.0, 2.0, 9.0]), control) == pytest.approx(0.25, abs=0.01)
     level = np.array([4.0, 3.0, 3.0])
     assert simulate.labels_saved(labels, level, level) == 0
     assert np.isnan(simulate.labels_saved(labels, np.array([np.nan, 1.0, 1.0]), control))
+
+
+def test_the_sentence_about_labels_saved():
+    def said(**rules):
+        saved = {"random": (0.0, 0.0, 0.0), **rules}
+        keys = ("mean", "low", "high")
+        return savings({"rules": {name: {"saved": {"rmse": dict(zip(keys, of))}} for name, of in saved.items()}})  # noqa: B905
+
+    assert said(lcmd=(0.2, 0.1, 0.3)).endswith("LCMD needed 20% fewer on average; the seeds settle it.")
+    assert said(lcmd=(-0.07, -0.56, 0.36)).endswith("LCMD needed 7% more on average; the seeds do not settle it.")
+    assert said(lcmd=(0.2, None, None)).endswith("one seed says little.")
+    assert "LCMD needed 20% fewer on average, which is the most" in said(lcmd=(0.2, 0.1, 0.3), bait=(0.1, 0.0, 0.2))
+    assert said() == "There is no rule to compare with random."
 
 
 def test_the_spread_of_labels_saved():

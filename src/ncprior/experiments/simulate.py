@@ -218,21 +218,23 @@ def write_results(records: Records) -> dict[str, Any]:
 def labels_saved(labels: np.ndarray, curve: np.ndarray, control: np.ndarray) -> float:
     """The share of the control's labels that a rule can do without for the same value, on average along the curve.
 
-    The average is over numbers of labels of the control, up to where it comes to the value that the worse of the two
-    ends with. Values in between are interpolated, and a value counts from the first time that it is reached. The share
-    is negative if the rule needs more.
+    The average is over numbers of labels of the control, up to where it comes to its best value. Values in between are
+    interpolated, and a value counts from the first time that it is reached. The share is negative if the rule needs
+    more. A value that it never comes to counts as if it did with its last label: it saves at most so much.
     """
     curve, control = np.minimum.accumulate(curve), np.minimum.accumulate(control)
     if not np.isfinite([curve[-1], control[-1]]).all():
         return float("nan")
-    last = reach(labels, control, max(curve[-1], control[-1]))
+    last = reach(labels, control, control[-1])
     levels = np.interp(np.linspace(labels[0], last, _LEVELS + 1)[1:], labels, control)
     needed, by_control = (sum(reach(labels, one, level) for level in levels) for one in (curve, control))
     return float(1 - needed / by_control)
 
 
 def reach(labels: np.ndarray, curve: np.ndarray, level: float) -> float:
-    """The number of labels, interpolated, after which a curve that never rises is as low as this."""
+    """The number of labels, interpolated, after which a curve that never rises is as low as this, or the last one."""
+    if curve[-1] > level:
+        return float(labels[-1])
     after = int(np.argmax(curve <= level))
     if after == 0 or not np.isfinite(curve[after - 1]):
         return float(labels[after])

@@ -32,15 +32,22 @@ def simulate_section(records: Records) -> Section:
 
 
 def savings(results: dict[str, Any]) -> str:
-    """In a sentence, what the best rule saves."""
-    most = {rule: of["saved"]["rmse"]["mean"] for rule, of in results["rules"].items() if rule != simulate.CONTROL}
-    most = {rule: value for rule, value in most.items() if value is not None and np.isfinite(value)}
-    if not most:
+    """In a sentence, what the best rule saves, and whether the seeds settle it."""
+    found = {rule: of["saved"]["rmse"] for rule, of in results["rules"].items() if rule != simulate.CONTROL}
+    found = {rule: one for rule, one in found.items() if one["mean"] is not None and np.isfinite(one["mean"])}
+    if not found:
         return "There is no rule to compare with random."
-    best = max(most, key=lambda rule: most[rule])
-    if most[best] <= 0:
-        return "No rule reached the error of random labels with fewer of them."
-    return f"For the error of random labels, {LOOKS[best].title} needed {most[best]:.0%} fewer on average."
+    best = max(found, key=lambda rule: found[rule]["mean"])
+    mean, low, high = (found[best][key] for key in ("mean", "low", "high"))
+    said = (
+        f"For the error of random labels, {LOOKS[best].title} needed {abs(mean):.0%} {'fewer' if mean > 0 else 'more'} "
+    )
+    said += (
+        "on average" if len(found) == 1 else f"on average, which is the {'most' if mean > 0 else 'least'} of the rules"
+    )
+    if low is None or not np.isfinite(low):
+        return f"{said}; one seed says little."
+    return f"{said}; the seeds settle it." if low > 0 or high < 0 else f"{said}; the seeds do not settle it."
 
 
 def draw_simulation(labels: list[int], rules: dict[str, Any], unit: str, seeds: int) -> Figure:
@@ -71,8 +78,9 @@ def _saved_table(results: dict[str, Any]) -> Table:
         rows.append([*cells, Cell(number(of["seconds"]))])
     note = (
         "Labels saved: how many fewer than random a rule needs for the same value, in percent of random's, on average "
-        "along random's curve; negative if it needs more. From the mean curves, with the middle 90% over draws of the "
-        "seeds; if that range holds 0, they do not settle it."
+        "along random's curve; negative if it needs more. A value that a rule never reaches counts as reached with its "
+        "last label. From the mean curves, with the middle 90% over draws of the seeds; if that range holds 0, they do "
+        "not settle it."
     )
     header = ["Rule", "Final RMSE", "Final NLPD", "Labels saved (RMSE)", "Labels saved (NLPD)", "Seconds a seed"]
     return Table("Labels saved against random", note, header, rows)

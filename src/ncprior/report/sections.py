@@ -51,6 +51,8 @@ def number(value: float | None) -> str:
     """A number as tables show it."""
     if value is None or value != value:  # NaN
         return "–"
+    if value and abs(value) < 0.01:
+        return f"{value:.3g}"
     return f"{value:.3f}" if abs(value) < 10_000 else f"{value:.1e}"
 
 
