@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from functools import partial
 
@@ -327,6 +328,57 @@ def test_ctrl_c_leaves_nothing_behind(trained, folder, tmp_path, run, monkeypatc
     ):
         assert run(*command, code=130) == "ncprior: stopped; nothing was written\n"
     assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_that_native_code_turns_into_another_error(folder, tmp_path, run, monkeypatch):
+    def interrupted(*_, **__):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ValueError("not a valid PEP 3118 buffer format string") from None
+
+    monkeypatch.setattr(commands.os, "_exit", sys.exit)
+    monkeypatch.setattr(NCPRegressor, "fit", interrupted)
+    monkeypatch.setattr("ncprior.experiments.baselines.fit", interrupted)
+    monkeypatch.setattr("ncprior.report.page.report", interrupted)
+    table = [folder / "houses.csv", "--target", "price", "--out", tmp_path / "new"]
+    assert run("fit", *table, code=130) == "ncprior: stopped; nothing was written\n"
+    assert not list(tmp_path.iterdir())
+    said = run("evaluate", *table, "--methods", "mean", code=130)
+    assert said == "ncprior: stopped; the same command with --resume goes on from the last finished round\n"
+    assert run("report", tmp_path, code=130) == "ncprior: stopped; what was finished is kept\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_that_python_drops(folder, tmp_path, run, monkeypatch):
+    class Dropped:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    def interrupted(*_, **__):
+        Dropped()
+        for _ in range(200):
+            time.sleep(0.05)
+
+    monkeypatch.setattr(commands.os, "_exit", sys.exit)
+    monkeypatch.setattr(NCPRegressor, "fit", interrupted)
+    command = ["fit", folder / "houses.csv", "--target", "price", "--out", tmp_path / "new.ncp"]
+    assert run(*command, code=130) == "ncprior: stopped; nothing was written\n"
+
+
+def test_other_errors_and_an_ignored_ctrl_c_stay_what_they_are():
+    with pytest.raises(ValueError, match="bad"), commands.noted_interrupts():
+        raise ValueError("bad")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with commands.noted_interrupts():
+            signal.raise_signal(signal.SIGINT)
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    noted = commands.noted_interrupts()
+    with ThreadPoolExecutor(1) as pool:  # in whose thread no handler can be set
+        pool.submit(noted(lambda: None)).result()
 
 
 def test_ctrl_c_in_a_real_process(folder, tmp_path):

@@ -10,7 +10,7 @@ import typer
 
 from ncprior import __version__
 from ncprior.cli.paper import paper
-from ncprior.cli.tables import fit, predict, suggest
+from ncprior.cli.tables import fit, predict, stoppable, suggest
 from ncprior.cli.trust import evaluate, simulate
 from ncprior.errors import UserError
 
@@ -30,7 +30,8 @@ def main() -> None:
     """Runs the command; a mistake of the user's is one line on stderr and exit code 2."""
     keep_programs()
     try:
-        app()
+        with stoppable("what was finished is kept"):
+            app()
     except UserError as error:
         print(f"ncprior: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)

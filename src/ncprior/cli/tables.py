@@ -1,10 +1,14 @@
 """The commands for people's own tables: ``ncprior fit``, ``ncprior predict`` and ``ncprior suggest``."""
 
+import _thread
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -281,11 +285,49 @@ def check_model_name(out: Path) -> None:
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
+def stoppable(advice: str = "nothing was written") -> Iterator[None]:
     """Ends a command on Ctrl-C with one line."""
     try:
-        yield
+        with noted_interrupts():
+            yield
     except KeyboardInterrupt:
-        print("ncprior: stopped; nothing was written", file=sys.stderr, flush=True)
+        print(f"ncprior: stopped; {advice}", file=sys.stderr, flush=True)
         # At once: JAX may still compute in other threads, and Python's own way out crashes or hangs on them.
         os._exit(130)
+
+
+@contextmanager
+def noted_interrupts() -> Iterator[None]:
+    """Makes sure that Ctrl-C ends in a KeyboardInterrupt, also where native code makes it another error or drops it.
+
+    Where Ctrl-C is ignored, as by jobs in the background, it stays so. Only the main thread can handle signals.
+    """
+    before, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    noted = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal noted
+        noted = True
+        before(number, frame)
+
+    def again(dropped: Any) -> None:
+        # Python drops what is raised in some callbacks, such as JAX's of the garbage collector, where Ctrl-C often is.
+        if dropped.exc_type is KeyboardInterrupt:
+            threading.Timer(0.1, _thread.interrupt_main).start()
+        else:
+            hook(dropped)
+
+    signal.signal(signal.SIGINT, note)
+    sys.unraisablehook = again
+    try:
+        yield
+    except Exception as error:
+        if noted:
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+        sys.unraisablehook = hook

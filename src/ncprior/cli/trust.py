@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from ncprior.cli.options import parse
-from ncprior.cli.paper import explained_interrupt, split_names
+from ncprior.cli.paper import split_names
+from ncprior.cli.tables import stoppable
 from ncprior.errors import UserError
 
 TableArgument = Annotated[
@@ -28,8 +29,10 @@ SetOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as one JSON object to stdout.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
+RESUME = "the same command with --resume goes on from the last finished round"
 
 
+@stoppable(RESUME)
 def evaluate(
     table: TableArgument,
     target: TargetOption,
@@ -106,6 +109,7 @@ def evaluate(
     print(f"report: {report}")
 
 
+@stoppable(RESUME)
 def simulate(
     table: TableArgument,
     target: TargetOption,
@@ -183,10 +187,9 @@ def run(experiment: Any, config: Any, out: Path, resume: bool) -> tuple[dict[str
     # Mistakes in the table come to light before anything is written.
     loaded = experiment.load(config)
     records = Records.create(out, experiment.NAME, dataclasses.asdict(config), resume=resume)
-    with explained_interrupt():
-        with run_bar() as show:
-            results = experiment.experiment(config, loaded, records, show)
-        return results, str(report(out))
+    with run_bar() as show:
+        results = experiment.experiment(config, loaded, records, show)
+    return results, str(report(out))
 
 
 def estimator_arguments(changes: Sequence[str]) -> dict[str, Any]:
