@@ -130,12 +130,17 @@ def test_rows_without_a_target_are_left_out(tmp_path):
     assert (np.diff(some.targets) > 0).all()
 
 
+def test_a_target_of_true_and_false(tmp_path):
+    path = write(tmp_path / "t.csv", a=range(30), y=["true", "false"] * 15)
+    np.testing.assert_array_equal(labelled.load(path, "y").targets, [1, 0] * 15)
+
+
 def test_tables_that_cannot_be_used(tmp_path):
     path = write(tmp_path / "t.csv", a=[*range(29), "inf"], word=["x", "z"] * 15, same=[1] * 30, y=range(30))
     few = write(tmp_path / "few.csv", a=range(5), y=range(5))
     cases = [
         ((path, "z"), "no column 'z'"),
-        ((path, "word"), "'word' holds no numbers"),
+        ((path, "word"), "text 'x' in the target 'word', row 1; a target must be numbers"),
         ((path, "same"), "infinite value in column 'a', row 30"),
         ((path, "same", ["word"]), "every value of 'same' is the same"),
         ((path, "y", ["y"]), "is the target and cannot be an input"),

@@ -398,9 +398,48 @@ def test_simulate_in_a_real_process(table, tmp_path):
     assert (out / "figures" / "simulation.png").exists()
 
 
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """The command in this process, whose results are one JSON object."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["ncprior", *map(str, arguments), "--json", "--out", str(tmp_path / "run")])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        told = capsys.readouterr()
+        assert stop.value.code == 0, told.err
+        return json.loads(told.out)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("options", "inputs"),
+    [
+        ([], ["a", "b", "word, or words", "day"]),
+        (["--exclude-columns", "word, or words", "--exclude-columns", "day"], ["a", "b"]),
+        (["--exclude-columns", "day, a", "--split", "time:day"], ["b", "word, or words"]),
+        (["--inputs", "word, or words", "--inputs", "b, a"], ["word, or words", "b", "a"]),
+    ],
+)
+def test_inputs_are_chosen_as_by_fit(table, tmp_path, run, options, inputs):
+    renamed = tmp_path / "commas.csv"
+    renamed.write_text(table.read_text().replace("word", '"word, or words"'))
+    assert run("evaluate", renamed, "--target", "y", "--methods", "mean", *options)["inputs"] == inputs
+
+
+def test_simulate_leaves_out_columns(table, run):
+    small = ["--seeds", 1, "--initial", 5, "--batch", 5, "--labels", 10, "--rules", "random", *SET]
+    assert run("simulate", table, "--target", "y", "--exclude-columns", "day,word", *small)["inputs"] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["evaluate", "TABLE", "--target", "word"], "text 'x' in the target 'word', row 1; a target must be numbers"),
+        (["evaluate", "TABLE", "--target", "day"], "the target 'day' holds dates; a target must be numbers"),
+        (["evaluate", "TABLE", "--target", "y", "--inputs", "a,y"], "column 'y' is in --inputs and in --target"),
+        (["simulate", "TABLE", "--target", "y", "--exclude-columns", "c"], "has no column 'c'; it has a, b, word, day"),
         (["evaluate", "TABLE", "--target", "price"], "no column 'price'; it has 'a', 'b', 'word', 'day', 'y'"),
         (["evaluate", "nowhere.csv", "--target", "y"], "nowhere.csv: no such file or folder"),
         (["evaluate", "TABLE", "--target", "y", "--split", "half"], "unknown split 'half': choose random, gap, tail"),

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ncprior.data import column_values, tables
+from ncprior.cli.paper import split_names
+from ncprior.data import tables
 from ncprior.errors import UserError
 from ncprior.estimators import Distribution, NCPRegressor
 
@@ -16,7 +17,7 @@ from ncprior.estimators import Distribution, NCPRegressor
 def choose_inputs(path: Path, targets: Sequence[str], inputs: Sequence[str], excluded: Sequence[str]) -> list[str]:
     """The names of the columns to predict from."""
     names = next(tables.stream(path, rows=1)).column_names
-    chosen, left_out = split_names(inputs, names), split_names(excluded, names)
+    chosen, left_out = given_columns(inputs, names), given_columns(excluded, names)
     if unknown := [name for name in left_out if name not in names]:
         raise UserError(f"--exclude-columns: {path} has no column {unknown[0]!r}; it has {', '.join(names)}")
     for name in chosen:
@@ -29,42 +30,9 @@ def choose_inputs(path: Path, targets: Sequence[str], inputs: Sequence[str], exc
     return chosen
 
 
-def split_names(items: Sequence[str], names: Sequence[str]) -> list[str]:
+def given_columns(items: Sequence[str], names: Sequence[str]) -> list[str]:
     """The column names in comma-separated lists, each once; a name with commas in it is given alone."""
-    found: dict[str, None] = {}
-    for item in items:
-        found |= dict.fromkeys([item] if item in names else [part.strip() for part in item.split(",")])
-    return [name for name in found if name]
-
-
-def known_targets(table: pa.Table, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The targets as float64 ``[rows, targets]``, and which rows have all of them."""
-    columns = []
-    for name in targets:
-        values = table[name]
-        kind = column_values.kind_of(name, values.type)
-        if kind == "category":
-            for row, value in enumerate(values.to_pylist(), 1):
-                if value is not None and not _is_number(value):
-                    where = f"text {value!r:.80} in the target {name!r}, row {row}"
-                    raise UserError(f"{where}; a target must be numbers: mend it, or leave it empty if missing")
-        elif kind == "date":
-            raise UserError(f"the target {name!r} holds dates; a target must be numbers, such as days since a date")
-        columns.append(column_values.numbers(name, values, 1)[0])
-        if np.isnan(columns[-1]).all():
-            raise UserError(f"the target {name!r} has no value in any row; give rows that have one to learn from")
-    truth = np.stack(columns, axis=1)
-    there = ~np.isnan(truth).any(axis=1)
-    if not there.any():
-        raise UserError(f"no row has a value of every target, {', '.join(map(repr, targets))}; train them one by one")
-    return truth, there
-
-
-def check_finite(table: pa.Table) -> None:
-    """Raise if a number is infinite."""
-    for name in table.column_names:
-        if column_values.kind_of(name, table[name].type) == "number":
-            column_values.numbers(name, table[name], 1)
+    return list(dict.fromkeys(name for item in items for name in ([item] if item in names else split_names(item))))
 
 
 def input_types(model: NCPRegressor) -> dict[str, pa.DataType]:
@@ -128,11 +96,3 @@ def count_rows(path: Path) -> int | None:
         return sum(pq.read_metadata(file).num_rows for file in files if file.name[0] not in "._")
     except (OSError, ValueError):
         return None  # reading the table says what is wrong with the file
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

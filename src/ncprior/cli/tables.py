@@ -18,6 +18,12 @@ from ncprior.errors import UserError
 TableArgument = Annotated[
     Path, typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet or Arrow file, or a folder of such files.")
 ]
+InputsOption = Annotated[
+    list[str] | None, typer.Option(metavar="A,B,C", help="Columns to predict from. \\[default: all others]")
+]
+ExcludeOption = Annotated[
+    list[str] | None, typer.Option(metavar="A,B,C", help="Columns to leave out, such as numbers of rows.")
+]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="What ncprior fit has written.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file that --out names.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, for scripts.")]
@@ -28,12 +34,8 @@ def fit(
     table: TableArgument,
     target: Annotated[list[str], typer.Option(metavar="COLUMN", help="What to predict; can be repeated.")],
     out: Annotated[Path, typer.Option(help="File for the model, such as model.ncp.")],
-    inputs: Annotated[
-        list[str] | None, typer.Option(metavar="A,B,C", help="Columns to predict from. \\[default: all others]")
-    ] = None,
-    exclude_columns: Annotated[
-        list[str] | None, typer.Option(metavar="A,B,C", help="Columns to leave out, such as numbers of rows.")
-    ] = None,
+    inputs: InputsOption = None,
+    exclude_columns: ExcludeOption = None,
     method: Annotated[str, typer.Option(help="det, det+ncp, bbb, bbb+ncp or odc+ncp.")] = "bbb+ncp",
     members: Annotated[int | None, typer.Option(help="Networks to average. \\[default: 8]")] = None,
     epochs: Annotated[
@@ -55,10 +57,11 @@ def fit(
         check_out(out, force)
         check_model_name(out)
         check_seed(seed)
-        from ncprior.cli.columns import check_finite, choose_inputs, known_targets
+        from ncprior.cli.columns import choose_inputs
         from ncprior.cli.progress import fit_lines
         from ncprior.cli.summaries import print_fit, print_json
         from ncprior.data import tables
+        from ncprior.data.labelled import check_finite, known_targets
         from ncprior.estimators import NCPRegressor
 
         targets = list(dict.fromkeys(target))

@@ -1,7 +1,6 @@
 """The commands ``ncprior evaluate`` and ``ncprior simulate``: what models are worth on people's own tables."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,23 +10,16 @@ import typer
 
 from ncprior.cli.options import parse
 from ncprior.cli.paper import split_names
-from ncprior.cli.tables import stoppable
+from ncprior.cli.tables import ExcludeOption, InputsOption, JsonOption, TableArgument, stoppable
 from ncprior.errors import UserError
 
-TableArgument = Annotated[
-    Path, typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet or Arrow file, or a folder of such files.")
-]
 TargetOption = Annotated[str, typer.Option(metavar="COLUMN", help="What to predict.")]
-InputsOption = Annotated[
-    str | None, typer.Option(metavar="A,B,C", help="Columns to predict from. \\[default: all others]")
-]
 SeedsOption = Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 1]")]
 RowsOption = Annotated[int | None, typer.Option(help="Use at most this many rows, drawn at random. \\[default: all]")]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="An argument of NCPRegressor, e.g. members=4; can be repeated."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as one JSON object to stdout.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
 RESUME = "the same command with --resume goes on from the last finished round"
 
@@ -53,6 +45,7 @@ def evaluate(
         ),
     ] = "ncp,baselines",
     inputs: InputsOption = None,
+    exclude_columns: ExcludeOption = None,
     seeds: SeedsOption = None,
     splits: Annotated[
         int | None, typer.Option(help="Number of splits, at most. \\[default: 10 random ones, 20 columns; quick: 3]")
@@ -80,6 +73,7 @@ def evaluate(
 
       ncprior evaluate trips.parquet --target minutes --split time:start --methods ablations
     """
+    from ncprior.cli import summaries
     from ncprior.data.labelled import fingerprint
     from ncprior.experiments import evaluate as experiment
 
@@ -90,7 +84,7 @@ def evaluate(
         split=split,
         fingerprint=fingerprint(table.expanduser()),
         methods=experiment.expand(split_names(methods)),
-        inputs=split_names(inputs) if inputs else None,
+        inputs=chosen_inputs(table.expanduser(), target, inputs, exclude_columns),
         seeds=1 if seeds is None else seeds,
         splits=fast.get("splits") if splits is None else splits,
         rows=fast.get("rows") if rows is None else rows,
@@ -99,7 +93,7 @@ def evaluate(
     )
     results, report = run(experiment, config, out, resume)
     if as_json:
-        print_json({**results, "report": report})
+        summaries.print_json({**results, "report": report})
         return
     shown = [m for m in experiment.METRICS if any(m in of for of in results["methods"].values())]
     print_table(
@@ -121,6 +115,7 @@ def simulate(
         ),
     ] = "kmeans_pp",
     inputs: InputsOption = None,
+    exclude_columns: ExcludeOption = None,
     seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 5; quick: 2]")] = None,
     initial: Annotated[int, typer.Option(help="Random labels to begin with.")] = 20,
     batch: Annotated[int, typer.Option(help="Labels to choose at a time.")] = 20,
@@ -144,6 +139,7 @@ def simulate(
 
       ncprior simulate houses.csv --target price --rules kmeans_pp,lcmd,information_gain --seeds 10 --out runs/labels
     """
+    from ncprior.cli import summaries
     from ncprior.data.labelled import fingerprint
     from ncprior.experiments import simulate as experiment
 
@@ -154,7 +150,7 @@ def simulate(
         target=target,
         fingerprint=fingerprint(table.expanduser()),
         rules=tuple(dict.fromkeys([*split_names(rules), experiment.CONTROL])),
-        inputs=split_names(inputs) if inputs else None,
+        inputs=chosen_inputs(table.expanduser(), target, inputs, exclude_columns),
         initial=initial,
         batch=batch,
         **{**fast, **{name: value for name, value in given.items() if value is not None}},
@@ -165,7 +161,7 @@ def simulate(
     )
     results, report = run(experiment, config, out, resume)
     if as_json:
-        print_json({**results, "report": report})
+        summaries.print_json({**results, "report": report})
         return
     print_table(
         ["rule", "final rmse", "final nlpd", "labels saved (rmse)", "labels saved (nlpd)"],
@@ -190,6 +186,15 @@ def run(experiment: Any, config: Any, out: Path, resume: bool) -> tuple[dict[str
     with run_bar() as show:
         results = experiment.experiment(config, loaded, records, show)
     return results, str(report(out))
+
+
+def chosen_inputs(
+    table: Path, target: str, inputs: Sequence[str] | None, excluded: Sequence[str] | None
+) -> tuple[str, ...] | None:
+    """The columns to predict from, as `fit` chooses them; None if the options name none."""
+    from ncprior.cli.columns import choose_inputs
+
+    return tuple(choose_inputs(table, [target], inputs or (), excluded or ())) if inputs or excluded else None
 
 
 def estimator_arguments(changes: Sequence[str]) -> dict[str, Any]:
@@ -233,8 +238,3 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
     for row in (header, *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def print_json(results: dict[str, Any]) -> None:
-    """One JSON object."""
-    print(json.dumps(results, indent=2, allow_nan=False))

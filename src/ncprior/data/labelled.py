@@ -53,14 +53,9 @@ def load(
     for name in (target, *beside):
         if name not in table.column_names:
             tables.read(path, [name])
-    if column_values.kind_of(target, table[target].type) != "number":
-        raise UserError(f"{path}: the target {target!r} holds no numbers; choose a column of numbers to predict")
-    values, missing = column_values.numbers(target, table[target], 1)
-    # Here, where rows still have the numbers that they have in the file.
-    for name in table.column_names:
-        if column_values.kind_of(name, table[name].type) == "number":
-            column_values.numbers(name, table[name], 1)
-    there = np.flatnonzero(~missing)
+    truth, known = known_targets(table, [target])
+    check_finite(table)  # here, where rows still have the numbers that they have in the file
+    values, there = truth[:, 0], np.flatnonzero(known)
     if len(there) < FEWEST:
         raise UserError(f"{path}: {len(there)} rows have a value of {target!r}; at least {FEWEST} are needed")
     if values[there].min() == values[there].max():
@@ -75,6 +70,36 @@ def load(
     if not names:
         raise UserError(f"{path}: no column but the target {target!r}; inputs are needed to predict it from")
     return Labelled(kept.select(names), values[there], kept.select(list(beside)), dropped)
+
+
+def known_targets(table: pa.Table, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """The targets as float64 ``[rows, targets]``, and which rows have all of them."""
+    columns = []
+    for name in targets:
+        values = table[name]
+        kind = column_values.kind_of(name, values.type)
+        if kind == "category":
+            for row, value in enumerate(values.to_pylist(), 1):
+                if value is not None and not _is_number(value):
+                    where = f"text {value!r:.80} in the target {name!r}, row {row}"
+                    raise UserError(f"{where}; a target must be numbers: mend it, or leave it empty if missing")
+        elif kind == "date":
+            raise UserError(f"the target {name!r} holds dates; a target must be numbers, such as days since a date")
+        columns.append(column_values.numbers(name, values, 1)[0])
+        if np.isnan(columns[-1]).all():
+            raise UserError(f"the target {name!r} has no value in any row; give rows that have one to learn from")
+    truth = np.stack(columns, axis=1)
+    there = ~np.isnan(truth).any(axis=1)
+    if not there.any():
+        raise UserError(f"no row has a value of every target, {', '.join(map(repr, targets))}; train them one by one")
+    return truth, there
+
+
+def check_finite(table: pa.Table) -> None:
+    """Raise if a number is infinite."""
+    for name in table.column_names:
+        if column_values.kind_of(name, table[name].type) == "number":
+            column_values.numbers(name, table[name], 1)
 
 
 def fingerprint(path: str | Path) -> str:
@@ -93,3 +118,11 @@ def fingerprint(path: str | Path) -> str:
         reason = error.strerror or error
         raise UserError(f"{path}: cannot be read ({reason}); check its name and your permissions") from error
     return whole.hexdigest()[:16]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
