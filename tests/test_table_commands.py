@@ -23,6 +23,7 @@ from ncprior.cli import tables as commands
 from ncprior.cli.main import main
 from ncprior.data import tables
 from ncprior.estimators import NCPRegressor
+from ncprior.methods import TITLES
 from test_commands import ENVIRONMENT, NCPRIOR
 
 ROWS = 150
@@ -419,3 +420,8 @@ def test_help_has_examples(run):
         told = run(command, "--help")
         assert told.count(f"ncprior {command} ") >= 3  # the usage and two examples
         assert "--json" in told
+
+
+def test_help_names_every_method(run):
+    told = run("fit", "--help")
+    assert [name for name in (*TITLES, "deep+ncp") if name not in told] == []

@@ -36,7 +36,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="File for the model, such as model.ncp.")],
     inputs: InputsOption = None,
     exclude_columns: ExcludeOption = None,
-    method: Annotated[str, typer.Option(help="det, det+ncp, bbb, bbb+ncp or odc+ncp.")] = "bbb+ncp",
+    method: Annotated[str, typer.Option(help="det, det+ncp, bbb, bbb+ncp, odc+ncp or deep+ncp.")] = "bbb+ncp",
     members: Annotated[int | None, typer.Option(help="Networks to average. \\[default: 8]")] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the rows. \\[default: as many as held-out rows ask for]")
