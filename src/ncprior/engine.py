@@ -104,6 +104,9 @@ class Engine:
             head, features = network.heads["mean"], jax.vmap(network.trunk)(inputs)
             std = jax.nn.softplus(head.rho) if isinstance(head, BayesianMean) else self.spec.settings.belief_std
             products = features[:, :, None] * jnp.broadcast_to(std, (features.shape[1], self.spec.outputs))
+            if isinstance(head, BayesianMean) and head.bias_rho is not None:
+                bias = jnp.broadcast_to(jax.nn.softplus(head.bias_rho), (len(inputs), 1, self.spec.outputs))
+                products = jnp.concatenate([products, bias], axis=1)
             return products.reshape(len(inputs), -1), jax.vmap(head)(features).mean
 
         phi, means = jax.lax.map(one, weights)
