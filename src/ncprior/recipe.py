@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,10 +54,13 @@ def settings_of(model: Any, rows: int) -> Settings:
     if isinstance(model.input_prior, str) and model.input_prior not in INPUT_NOISE:
         names = ", ".join(INPUT_NOISE)
         raise UserError(f"unknown input_prior {model.input_prior!r}: choose from {names}, or give a function")
-    if model.members < 1:
-        raise UserError(f"members must be at least 1, got {model.members}")
-    if model.epochs is not None and model.epochs < 1:
-        raise UserError(f"epochs must be at least 1 or None, got {model.epochs}")
+    for name in ("members", "epochs", "batch_size"):
+        value = getattr(model, name)
+        if (value is not None or name == "members") and not (isinstance(value, numbers.Integral) and int(value) >= 1):
+            raise UserError(f"{name} must be at least 1 and a whole number, got {value!r}")
+    for name in ("learning_rate", "gamma", "output_scale", "validation_fraction", "flip"):
+        if not isinstance(getattr(model, name), numbers.Real):
+            raise UserError(f"{name} must be a number, got {getattr(model, name)!r}")
     if not 0 < model.validation_fraction <= 0.3:
         raise UserError(f"validation_fraction must be above 0 and at most 0.3, got {model.validation_fraction}")
     if not 0 <= model.flip <= 1:
