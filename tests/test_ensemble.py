@@ -49,6 +49,13 @@ def test_gaps_are_the_members_own_and_random_rows_are_shared():
     assert [len(kind) for kind in alone] == [45, 0, 5]
 
 
+def test_equal_rows_that_are_most_of_the_table_are_rows_like_others():
+    equal = np.array([0] * 38 + [1] * 2)
+    for seed in range(4):
+        for part in hold_out(equal[:, None].astype(float), 2, Stopping(), np.random.default_rng(seed), equal):
+            assert [len(kind) for kind in part] == [28, 8, 4]
+
+
 def test_held_rows_keep_their_shape():
     held = [Holdout(np.arange(8), np.array([1, 2]), np.array([5]))]
     numbers, sizes = held_numbers(held, 1, 64)

@@ -131,8 +131,7 @@ def test_batch_features_have_the_variance_of_the_mean(fitted):
     inner = fitted._fitted()
     phi = np.asarray(inner.engine.features(inner.weights, inner.calibration, inner.encoder.transform(X)))
     wanted = fitted.predict_distribution(X).uncertainty / fitted.target_scale_
-    # The bias has a belief of its own, which is no feature.
-    np.testing.assert_allclose(np.sqrt((phi**2).sum(1)), wanted, rtol=0.1, atol=0.05)
+    np.testing.assert_allclose(np.sqrt((phi**2).sum(1)), wanted, rtol=1e-3)
 
 
 def test_sketches_hold_gradients_and_what_layers_get(fitted):
@@ -269,6 +268,43 @@ def test_copies_of_a_row_are_held_out_together():
     # A few copies are as likely among the rows to come, and may be parted.
     few = NCPRegressor(members=2, hidden=(4,), random_state=0).fit(np.vstack([X, X[:4]]), np.append(y, y[:4]))
     assert few.validation_["rows"] == 3
+
+
+def test_copies_that_stand_for_weights_give_nothing_away():
+    """However few they are: noise cannot be predicted, and held-out rows must say so."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(100, 2)), rng.normal(size=100)
+    model = NCPRegressor(members=2, hidden=(32,), random_state=0)
+    weights = np.where(np.arange(100) < 30, 2.0, 1.0)
+    found = model.fit(X, y, sample_weight=weights).validation_
+    held = found["rows"]
+    same = model.fit(np.repeat(X, weights.astype(int), 0), np.repeat(y, weights.astype(int))).validation_
+    assert held >= 13 == same["rows"]
+    assert found["rmse"] > 0.8
+
+
+def test_held_out_rows_of_several_outputs():
+    X, y = wave(60)
+    model = NCPRegressor(members=2, hidden=(8,), random_state=0)
+    found = model.fit(X, np.column_stack([y, 1000 * y + 5])).validation_
+    assert found["rmse"][1] == pytest.approx(1000 * found["rmse"][0], rel=0.5)
+    assert found["nlpd"][1] == pytest.approx(np.log(1000) + found["nlpd"][0], abs=0.5)
+    assert len(found["coverage"]) == 2
+    assert found["rows"] == 6
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ({"members": 2.5}, "members must be at least 1 and a whole number, got 2.5"),
+        ({"batch_size": 0}, "batch_size must be at least 1 and a whole number, got 0"),
+        ({"epochs": 1.5}, "epochs must be at least 1"),
+        ({"gamma": "a"}, "gamma must be a number, got 'a'"),
+    ],
+)
+def test_arguments_that_are_no_such_numbers(argument, message):
+    with pytest.raises(UserError, match=message):
+        NCPRegressor(**{**SMALL, **argument}).fit(*wave(20))
 
 
 @pytest.mark.parametrize("different", [1, 2, 3])

@@ -89,10 +89,11 @@ def hold_out(
     So many ``neighbours`` share a gap, the first ones, the next ones, and so on. No gap takes all rows that are left.
 
     ``columns`` ``[rows, columns]`` are those that a gap can lie in. ``equal`` numbers the rows from 0, the same for
-    rows that are equal: these are held out together or not at all, as a copy in training would give a row away.
+    rows that are equal: these are held out together or not at all, as a copy in training would give a row away. Where
+    more than half of the rows are equal there is nothing else to learn from, and copies are rows like others.
     """
     count = len(columns)
-    equal = np.arange(count) if equal is None or equal.max() == 0 else equal
+    equal = np.arange(count) if equal is None or np.bincount(equal).max() > count / 2 else equal
     wide, some = int(stopping.gap * count), max(1, int(stopping.random * count))
     drawn = rng.permutation(equal.max() + 1)
     rank = np.empty_like(drawn)

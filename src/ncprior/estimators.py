@@ -48,7 +48,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             members; the networks are then trained anew on all rows.
         validation_fraction: Share of the rows that is held out at random for that; as much again, twice, is held out
             around a random place of a random column.
-        gamma: Weight of the noise contrastive prior; 0 for none.
+        gamma: Weight of the noise contrastive prior; 0 for none. ``odc+ncp`` has none (Equation 9).
         gamma_per_label: Whether gamma is divided by the number of rows, as suits a prior.
         input_prior: ``radial``, ``gaussian`` or ``uniform`` noise on the numbers, or a function
             ``(inputs, *, key) -> noised`` of the encoded rows, see `ncprior.input_priors`.
@@ -224,12 +224,13 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             raise UserError(f"X has {table.num_rows} rows and y has {len(targets)}; give one target for each row")
         flat = targets.ndim == 1
         targets = targets.reshape(len(targets), -1)
-        weights = None
+        weights, repeated = None, False
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, np.zeros(table.num_rows))
             if (weights < 0).any():
                 raise UserError("Negative values in data passed to `sample_weight`: every weight must be at least 0")
             table, targets, weights = _weighted(table, targets, weights)
+            repeated = weights is None
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if go_on and flat != getattr(self, "_flat_", flat):
             raise UserError("y has another number of axes or outputs than before; give it in the same shape")
@@ -237,7 +238,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             if go_on:
                 fitted = fitting.go_on(self, self._fitted(), table, targets, weights, seed, epochs, show)
             else:
-                fitted = fitting.fit(self, Encoder.fit(table), table, targets, weights, seed, epochs, show)
+                fitted = fitting.fit(self, Encoder.fit(table), table, targets, weights, seed, epochs, show, repeated)
         self._keep(fitted)
         if not go_on:
             self._flat_, self.target_names_ = flat, names

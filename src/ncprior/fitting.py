@@ -71,7 +71,7 @@ class Fitted(NamedTuple):
     shift: np.ndarray  # [outputs], of the target,
     scale: np.ndarray  # and its standard deviation
     steps: tuple[int, ...]  # of training, for each member
-    validation: dict[str, float] | None  # metrics on held-out rows of those that searched
+    validation: dict[str, Any] | None  # metrics on held-out rows of those that searched
     rows: int  # learned from
     known: np.ndarray  # some of them, encoded: what batch rules keep away from
 
@@ -98,8 +98,9 @@ def fit(
     seed: int,
     epochs: int | None,
     show: Show,
+    repeated: bool = False,
 ) -> Fitted:
-    """Trains an ensemble as the estimator ``model`` says."""
+    """Trains an ensemble as the estimator ``model`` says; ``repeated`` are rows with copies that stand for weights."""
     inputs, targets, sample_weights = in_order(encoder.transform(table), targets, sample_weights)
     count = len(inputs)
     epochs = model.epochs if epochs is None else epochs
@@ -125,7 +126,7 @@ def fit(
     equal = np.tile(np.array([1, 1, 1 / model.members], np.float32), (model.members, 1))
     blank = Fitted(spec, encoder, None, equal, shift, scale, (fixed,) * model.members, None, count, inputs[:0])
     if epochs is None and model.early_stopping and count >= _FEWEST:
-        blank = _searched(model, blank, inputs, targets, rows, told, seed, show)
+        blank = _searched(model, blank, inputs, targets, rows, told, seed, show, repeated)
     steps = np.array(blank.steps)
     weights, kept = _trained(engine, rows, count, told, _seeds(seed, 1, model.members), steps, show)
     return blank._replace(
@@ -145,6 +146,7 @@ def _searched(
     told: Table,
     seed: int,
     show: Show,
+    repeated: bool,
 ) -> Fitted:
     """What held-out rows say: for how many steps to train, how to calibrate, and how good that is."""
     spec, ensemble, members = blank.spec, blank.engine.ensemble, model.members
@@ -154,7 +156,7 @@ def _searched(
     columns = inputs[:, number_columns(blank.encoder.groups)]
     # Some copies of rows are as likely among new rows. Where most rows have one, copies would give all of them away.
     equal = equal_rows(np.column_stack([inputs, targets]))
-    copies = equal if np.mean(np.bincount(equal)[equal] > 1) > 0.5 else None
+    copies = equal if repeated or np.mean(np.bincount(equal)[equal] > 1) > 0.5 else None
     held = hold_out(columns, searchers, stopping, np.random.default_rng(seed), copies, families)
     steps, calibration = np.array(blank.steps), blank.calibration.copy()
     found: list[Any] = [None] * searchers
@@ -285,19 +287,24 @@ def _take(tree: Any, members: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[members], tree)
 
 
-def _validate(fitted: Fitted, inputs: np.ndarray, targets: np.ndarray, held: Holdout) -> dict[str, float] | None:
-    """What members that searched come to together on the rows that none of them had seen, held out at random."""
+def _validate(fitted: Fitted, inputs: np.ndarray, targets: np.ndarray, held: Holdout) -> dict[str, Any] | None:
+    """What members that searched come to together on the rows that none of them had seen, held out at random.
+
+    Numbers, or lists of them if there are several outputs.
+    """
     if not len(held.random):
         return None
     prediction = fitted.predict_encoded(inputs[held.random])
     truth = ((targets[held.random] - fitted.shift) / fitted.scale).astype(np.float32)
     below, density = chunked(CDF, prediction, truth), chunked(LOG_PROB, prediction, truth)
-    return {
-        "rmse": float(np.sqrt(np.mean((fitted.scale * (chunked(MEAN, prediction) - truth)) ** 2))),
-        "nlpd": float(-np.mean(density - np.log(fitted.scale))),
-        "coverage": float(np.mean((below > 0.05) & (below < 0.95))),
-        "rows": len(held.random),
+    found = {
+        "rmse": fitted.scale * np.sqrt(np.mean((chunked(MEAN, prediction) - truth) ** 2, axis=0)),
+        "nlpd": np.log(fitted.scale) - np.mean(density, axis=0),
+        "coverage": np.mean((below > 0.05) & (below < 0.95), axis=0),
     }
+    flat = targets.shape[1] == 1
+    numbers = {name: values.item() if flat else values.tolist() for name, values in found.items()}
+    return {**numbers, "rows": len(held.random)}
 
 
 @contextmanager
