@@ -193,7 +193,18 @@ def test_text_that_hardly_repeats_is_left_out():
     assert treatment(names) == "left out: every value is different text"
     assert treatment([*names, "name 0"]) == "left out: most values are different text"
     assert treatment(names * 2) == "category with 60 values, of which the rarest 11 count as one"
-    assert treatment(names[:50]) == "category with 50 values"
+
+
+@pytest.mark.parametrize(("different", "rows"), [(11, 11), (40, 40), (40, 44), (50, 50)])
+def test_text_that_hardly_repeats_is_left_out_of_small_tables_too(different, rows):
+    names = [f"name {i % different}" for i in range(rows)]
+    assert treatment(names).startswith("left out: " + ("every" if different == rows else "most"))
+    assert treatment(names + names) == f"category with {different} values"
+
+
+def test_few_values_and_values_that_repeat_are_a_category():
+    assert treatment([f"name {i}" for i in range(10)]) == "category with 10 values"
+    assert treatment([f"name {i % 40}" for i in range(45)]) == "category with 40 values"
 
 
 def test_text_of_digits_stays_text_but_numbers_in_objects_are_numbers():

@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 
 from ncprior.errors import UserError
 
+FEW = 10
+"""Different values that a text may have for a category even if none of them repeats."""
 _EXACT = 2**53  # float64 holds every whole number up to this one
 _DAY = 86_400  # seconds
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -182,7 +182,9 @@ def _fit_category(name: str, text: pa.ChunkedArray, most_categories: int) -> Col
         return Column(name, "left out", "left out: no values")
     if len(found) == 1 and not count:
         return Column(name, "left out", "left out: constant")
-    if len(found) > most_categories and len(found) > len(present) / 2:
+    # Few values may be a category of which a small table has no value twice.
+    most = len(present) / 2 if len(found) > most_categories else max(column_values.FEW, 0.9 * len(present))
+    if len(found) > most:
         all_differ = "every value is different text" if len(found) == len(present) else "most values are different text"
         return Column(name, "left out", f"left out: {all_differ}")
     ranked = tuple(value for _, value in sorted(found))  # the most frequent first, equally frequent ones by text
