@@ -207,6 +207,18 @@ def test_few_values_and_values_that_repeat_are_a_category():
     assert treatment([f"name {i % 40}" for i in range(45)]) == "category with 40 values"
 
 
+@pytest.mark.parametrize("values", [["0,5", "-1.234,5", "+3,25"], ["0,5", "1,5", "2"]])
+def test_numbers_with_commas_are_refused(values):
+    values = [f"{value}{i}" for i in range(20) for value in values]
+    with pytest.raises(UserError, match="column 'a' holds numbers with commas, such as '0,50', which read as text"):
+        Encoder.fit(pa.table({"a": [*values, None, "?"]}))
+
+
+@pytest.mark.parametrize("values", [["0,5", "1,5", "2,5"] * 20, [f"{i},x" for i in range(60)], ["1,2,3", "1,2"] * 9])
+def test_other_text_with_commas_is_text(values):
+    assert Encoder.fit(pa.table({"a": values})).columns[0].kind in ("category", "left out")
+
+
 def test_text_of_digits_stays_text_but_numbers_in_objects_are_numbers():
     assert Encoder.fit(pa.table({"a": ["1", "2"]})).columns[0].kind == "category"
     assert Encoder.fit(as_table(np.array([[1, "x"], [2.5, "y"]], object))).columns[0].kind == "number"

@@ -61,7 +61,7 @@ def fit(
         from ncprior.cli.progress import fit_lines
         from ncprior.cli.summaries import print_fit, print_json
         from ncprior.data import tables
-        from ncprior.data.labelled import check_finite, known_targets
+        from ncprior.data.labelled import check_inputs, known_targets
         from ncprior.estimators import NCPRegressor
 
         targets = list(dict.fromkeys(target))
@@ -69,7 +69,7 @@ def fit(
         rows = tables.read(table, [*targets, *chosen])
         truth, there = known_targets(rows, targets)
         if not there.all():
-            check_finite(rows.select(chosen))  # here, where rows still have the numbers that they have in the file
+            check_inputs(rows.select(chosen))  # here, where rows still have the numbers that they have in the file
         given: dict[str, Any] = {"members": members, "epochs": epochs}
         model = NCPRegressor(
             method,

@@ -105,6 +105,15 @@ def days(name: str, column: pa.ChunkedArray, first_row: int) -> tuple[np.ndarray
     return np.stack([whole, rest / per_day], axis=1), missing_in(column)
 
 
+def check_commas(name: str, different: pa.Array) -> None:
+    """Raise if the different values of a text are numbers with decimal commas; a few of them may as well be codes."""
+    commas = different.filter(pc.match_substring_regex(different, r"^[+-]?[\d.]*\d,\d+$"))
+    whole = different.filter(pc.match_substring_regex(different, r"^[+-]?\d+$"))
+    if len(commas) > FEW and len(commas) > len(whole) and len(commas) + len(whole) >= 0.9 * len(different):
+        where = f"column {name!r} holds numbers with commas, such as {commas[0].as_py()!r:.80}, which read as text"
+        raise UserError(f"{where}; write 0.5 for 0,5 and 1234 for 1,234, or leave the column out")
+
+
 def missing_in(column: pa.ChunkedArray) -> np.ndarray:
     """Where a column has nulls."""
     return column.is_null().to_numpy().astype(bool, copy=False)

@@ -54,7 +54,7 @@ def load(
         if name not in table.column_names:
             tables.read(path, [name])
     truth, known = known_targets(table, [target])
-    check_finite(table)  # here, where rows still have the numbers that they have in the file
+    check_inputs(table)  # here, where rows still have the numbers that they have in the file
     values, there = truth[:, 0], np.flatnonzero(known)
     if len(there) < FEWEST:
         raise UserError(f"{path}: {len(there)} rows have a value of {target!r}; at least {FEWEST} are needed")
@@ -95,11 +95,14 @@ def known_targets(table: pa.Table, targets: Sequence[str]) -> tuple[np.ndarray, 
     return truth, there
 
 
-def check_finite(table: pa.Table) -> None:
-    """Raise if a number is infinite."""
+def check_inputs(table: pa.Table) -> None:
+    """Raise if a number is infinite, or written with a comma."""
     for name in table.column_names:
-        if column_values.kind_of(name, table[name].type) == "number":
+        kind = column_values.kind_of(name, table[name].type)
+        if kind == "number":
             column_values.numbers(name, table[name], 1)
+        elif kind == "category":
+            column_values.check_commas(name, column_values.text(name, table[name]).unique())
 
 
 def fingerprint(path: str | Path) -> str:
