@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import resource
 import signal
 import subprocess
@@ -220,6 +221,13 @@ def test_several_targets(folder, tmp_path, run):
     assert "mean_price" in summary["first_rows"][0]
     rows = json.loads(run("suggest", out, folder / "houses.csv", "-n", 2, "--json"))["suggestions"]
     assert {"information_gain", "uncertainty_price", "noise_size"} <= set(rows[0])
+
+
+def test_held_out_rows_tell_of_every_target(folder, tmp_path, run):
+    options = ["--target", "price", "--target", "size", "--inputs", "rooms,town", "--members", 1]
+    told = " ".join(run("fit", folder / "houses.csv", *options, "--out", tmp_path / "both.ncp").split())
+    price, size = (re.search(rf"held-out rows, {name}: RMSE (\S+), .* of 14 rows", told) for name in ("price", "size"))
+    assert float(price[1]) > 2 * float(size[1])  # the deviation of a price is some 60, that of a size 20
 
 
 def test_suggest_in_a_real_process(trained, model, folder, tmp_path):

@@ -72,7 +72,8 @@ def print_fit(summary: Mapping[str, Any]) -> None:
         rows += f" ({dropped:,} more have no value of {' and '.join(summary['targets'])} and were left out)"
     console.print(f"{rows}, up to {max(summary['steps']):,} training steps, {summary['seconds']:.1f} s")
     if held := summary["held_out"]:
-        console.print(f"held-out rows: {_in_words(held, 0.9)}")
+        for name, scores in _by_target(held, summary["targets"]).items():
+            console.print(f"held-out rows{name}: {_in_words(scores, 0.9)}")
     else:
         console.print("no rows were held out, so nothing is known of how good the model is")
     console.print(f"model: {summary['model']}", soft_wrap=True)
@@ -116,6 +117,16 @@ def rows_table(rows: pa.Table) -> Table:
 def _console() -> Console:
     """Without markup: names of columns and values are shown as they are."""
     return Console(markup=False, highlight=False, emoji=False)
+
+
+def _by_target(held: Mapping[str, Any], targets: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """The scores of held-out rows for each target: of several, `NCPRegressor.validation_` has lists."""
+    if len(targets) == 1:
+        return {"": held}
+    return {
+        f", {name}": {key: value[i] if isinstance(value, list) else value for key, value in held.items()}
+        for i, name in enumerate(targets)
+    }
 
 
 def _in_words(scores: Mapping[str, Any], level: float) -> str:
