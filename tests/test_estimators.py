@@ -283,6 +283,18 @@ def test_copies_that_stand_for_weights_give_nothing_away():
     assert found["rmse"] > 0.8
 
 
+def test_weights_of_one_are_no_weights():
+    """Copies of rows that the table has by itself do not stand for weights then, and may be parted."""
+    X, y = wave(40)
+    X, y = np.vstack([X, X[:8]]), np.append(y, y[:8])
+    model = NCPRegressor(members=2, hidden=(4,), random_state=0)
+    without = model.fit(X, y).predict(X)
+    np.testing.assert_array_equal(model.fit(X, y, sample_weight=np.ones(48)).predict(X), without)
+    dropped = np.arange(48) > 1
+    without = model.fit(X[dropped], y[dropped]).predict(X)
+    np.testing.assert_array_equal(model.fit(X, y, sample_weight=dropped).predict(X), without)
+
+
 def test_held_out_rows_of_several_outputs():
     X, y = wave(60)
     model = NCPRegressor(members=2, hidden=(8,), random_state=0)

@@ -229,8 +229,9 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             weights = _check_sample_weight(sample_weight, np.zeros(table.num_rows))
             if (weights < 0).any():
                 raise UserError("Negative values in data passed to `sample_weight`: every weight must be at least 0")
+            above_one = bool((weights > 1).any())
             table, targets, weights = _weighted(table, targets, weights)
-            repeated = weights is None
+            repeated = above_one and weights is None
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if go_on and flat != getattr(self, "_flat_", flat):
             raise UserError("y has another number of axes or outputs than before; give it in the same shape")
