@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ncprior.data.encoding import Encoder, Group
+from ncprior.data.labelled import check_inputs
 from ncprior.data.tables import as_table
 from ncprior.errors import UserError
 
@@ -211,12 +212,23 @@ def test_few_values_and_values_that_repeat_are_a_category():
 def test_numbers_with_commas_are_refused(values):
     values = [f"{value}{i}" for i in range(20) for value in values]
     with pytest.raises(UserError, match="column 'a' holds numbers with commas, such as '0,50', which read as text"):
-        Encoder.fit(pa.table({"a": [*values, None, "?"]}))
+        check_inputs(pa.table({"a": [*values, None, "?"]}))
 
 
-@pytest.mark.parametrize("values", [["0,5", "1,5", "2,5"] * 20, [f"{i},x" for i in range(60)], ["1,2,3", "1,2"] * 9])
+@pytest.mark.parametrize(
+    "values",
+    [["0,5", "1,5", "2,5"] * 20, [f"{i},x" for i in range(60)], [f"{i},{i},{i}" for i in range(60)]],
+)
 def test_other_text_with_commas_is_text(values):
+    check_inputs(pa.table({"a": values}))
     assert Encoder.fit(pa.table({"a": values})).columns[0].kind in ("category", "left out")
+
+
+def test_missing_values_are_none_of_the_different_values():
+    commas, others = [f"{i},5" for i in range(18)], ["?", "none"]
+    for values in (commas + others, [*commas, *others, None]):
+        with pytest.raises(UserError, match="holds numbers with commas"):
+            check_inputs(pa.table({"a": values}))
 
 
 def test_text_of_digits_stays_text_but_numbers_in_objects_are_numbers():

@@ -433,6 +433,15 @@ def test_simulate_leaves_out_columns(table, run):
     assert run("simulate", table, "--target", "y", "--exclude-columns", "day,word", *small)["inputs"] == ["a", "b"]
 
 
+def test_some_rows_of_a_table_are_no_mistake_of_the_whole(tmp_path, run):
+    """A column of some numbers with commas is text, also where the rows that are learnt from have nothing else."""
+    words = [f'"{i},5"' if i % 5 else f"none{i}" for i in range(100)]
+    path = tmp_path / "commas.csv"
+    path.write_text("\n".join(["a,b,y", *(f"{word},{i % 7},{i}" for i, word in enumerate(words))]) + "\n")
+    small = ["--seeds", 3, "--initial", 12, "--batch", 2, "--labels", 14, "--rules", "random", *SET]
+    assert run("simulate", path, "--target", "y", *small)["counts"] == [12, 14]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -25,6 +25,7 @@ from ncprior import beliefs, fitting, saving
 from ncprior.acquisition import SCORES, Acquisition, Draw
 from ncprior.batches import DEFAULT_RULE, RULES
 from ncprior.data.encoding import Encoder
+from ncprior.data.labelled import check_inputs
 from ncprior.data.tables import as_table
 from ncprior.distribution import Distribution
 from ncprior.errors import UserError
@@ -216,9 +217,21 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         tags.non_deterministic = self.random_state is None
         return tags
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any, *, go_on: bool, epochs: int | None = None) -> "NCPRegressor":  # noqa: N803
+    def _learn(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        go_on: bool = False,
+        epochs: int | None = None,
+        check: bool = True,
+    ) -> "NCPRegressor":
+        """Learns anew or goes on; ``check`` is for a whole table, of which some rows could look like a mistake."""
         started = time.monotonic()
         table = self._table(X, reset=not go_on)
+        if check and not go_on:
+            check_inputs(table)
         targets, names = _targets(y)
         if len(targets) != table.num_rows:
             raise UserError(f"X has {table.num_rows} rows and y has {len(targets)}; give one target for each row")

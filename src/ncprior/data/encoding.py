@@ -182,7 +182,6 @@ def _fit_category(name: str, text: pa.ChunkedArray, most_categories: int) -> Col
         return Column(name, "left out", "left out: no values")
     if len(found) == 1 and not count:
         return Column(name, "left out", "left out: constant")
-    column_values.check_commas(name, present.unique())
     # Few values may be a category of which a small table has no value twice.
     most = len(present) / 2 if len(found) > most_categories else max(column_values.FEW, 0.9 * len(present))
     if len(found) > most:
