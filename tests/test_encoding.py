@@ -217,11 +217,30 @@ def test_numbers_with_commas_are_refused(values):
 
 @pytest.mark.parametrize(
     "values",
-    [["0,5", "1,5", "2,5"] * 20, [f"{i},x" for i in range(60)], [f"{i},{i},{i}" for i in range(60)]],
+    [
+        ["0,5", "1,5", "2,5"] * 20,
+        [f"{i},x" for i in range(60)],
+        [f"{i},{i},{i}" for i in range(60)],
+        [*map(str, range(60)), *(f"{i},{i + 1}" for i in range(40))],
+    ],
 )
 def test_other_text_with_commas_is_text(values):
     check_inputs(pa.table({"a": values}))
     assert Encoder.fit(pa.table({"a": values})).columns[0].kind in ("category", "left out")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [f"{i},234,567" for i in range(60)],
+        [f"{i},234.50" for i in range(60)],
+        [*(f"{i}.50" for i in range(60)), *(f"1,{i}.5" for i in range(100, 140))],
+        [*map(str, range(100)), *(f"1,{i}" for i in range(100, 140))],
+    ],
+)
+def test_separators_of_thousands_are_refused(values):
+    with pytest.raises(UserError, match="column 'a' holds numbers with commas"):
+        check_inputs(pa.table({"a": values}))
 
 
 def test_missing_values_are_none_of_the_different_values():

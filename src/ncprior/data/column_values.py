@@ -14,6 +14,12 @@ from ncprior.errors import UserError
 
 FEW = 10
 """Different values that a text may have for a category even if none of them repeats."""
+_MOST = 0.9
+"""Share of the different values of a text that must be numbers for others to be a mistake."""
+_WHOLE = r"^[+-]?\d+$"
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+_THOUSANDS = r"^[+-]?\d{1,3}(,\d{3})+(\.\d*)?$"
+_COMMAS = rf"{_THOUSANDS}|^[+-]?[\d.]*\d,\d+$"
 _EXACT = 2**53  # float64 holds every whole number up to this one
 _DAY = 86_400  # seconds
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -106,10 +112,12 @@ def days(name: str, column: pa.ChunkedArray, first_row: int) -> tuple[np.ndarray
 
 
 def check_commas(name: str, different: pa.Array) -> None:
-    """Raise if the different values of a text are numbers with decimal commas; a few of them may as well be codes."""
-    commas = different.filter(pc.match_substring_regex(different, r"^[+-]?[\d.]*\d,\d+$"))
-    whole = different.filter(pc.match_substring_regex(different, r"^[+-]?\d+$"))
-    if len(commas) > FEW and len(commas) > len(whole) and len(commas) + len(whole) >= 0.9 * len(different):
+    """Raise if the different values of a text are numbers with commas; a few of them may as well be codes."""
+    commas = _matching(different, _COMMAS)
+    # Whole numbers among pairs of them, such as 1 and 1,2, may be lists; 1,234,567 is none.
+    whole = [] if len(_matching(commas, _THOUSANDS)) == len(commas) else _matching(different, _WHOLE)
+    plain = _matching(different, _NUMBER)
+    if len(commas) > FEW and len(commas) > len(whole) and len(commas) + len(plain) >= _MOST * len(different):
         where = f"column {name!r} holds numbers with commas, such as {commas[0].as_py()!r:.80}, which read as text"
         raise UserError(f"{where}; write 0.5 for 0,5 and 1234 for 1,234, or leave the column out")
 
@@ -117,6 +125,11 @@ def check_commas(name: str, different: pa.Array) -> None:
 def missing_in(column: pa.ChunkedArray) -> np.ndarray:
     """Where a column has nulls."""
     return column.is_null().to_numpy().astype(bool, copy=False)
+
+
+def _matching(values: pa.Array, pattern: str) -> pa.Array:
+    """The values that look like this."""
+    return values.filter(pc.match_substring_regex(values, pattern))
 
 
 def _is_text(type_: pa.DataType) -> bool:
