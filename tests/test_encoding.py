@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 from decimal import Decimal
 
 import numpy as np
@@ -241,6 +242,39 @@ def test_other_text_with_commas_is_text(values):
 def test_separators_of_thousands_are_refused(values):
     with pytest.raises(UserError, match="column 'a' holds numbers with commas"):
         check_inputs(pa.table({"a": values}))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "other"),
+    [
+        ([f"{i / 7}" for i in range(59)], "oops"),
+        ([f"{i / 7}" for i in range(59)], "3,7"),
+        ([f"-{i}e3" for i in range(59)], "?"),
+        ([f"{i}" for i in range(59)], "oops"),
+        ([f"{i / 10}" for i in range(59)] * 20, "oops"),
+    ],
+)
+def test_a_text_among_numbers_is_told(numbers, other):
+    table = pa.table({"a": [*numbers[:30], None, other, *numbers[30:]]})
+    with pytest.raises(UserError, match=rf"text '{re.escape(other)}' in column 'a', row 32, where most values are num"):
+        check_inputs(table)
+    check_inputs(pa.table({"a": table["a"].combine_chunks().dictionary_encode()}))  # someone made it a category
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [*map(str, range(9)), "oops"],
+        [*map(str, range(50)), *"abcdef"],
+        [*map(str, range(1000, 1060)), "1003B"],
+        [*map(str, range(1000, 1060)), "online"] * 5,
+        [*(f"{i / 4:.2f}" for i in range(60)), "V57", "E10"] * 5,
+        [*(f"{i:05d}" for i in range(60)), "none"],
+    ],
+    ids=["few", "many texts", "names of rows", "codes", "codes with fractions", "zeros that codes begin with"],
+)
+def test_codes_are_text(values):
+    check_inputs(pa.table({"a": values}))
 
 
 def test_missing_values_are_none_of_the_different_values():

@@ -51,6 +51,7 @@ def bad(tmp_path, model):
     (tmp_path / "one-column.csv").write_text("y\n1\n2\n")
     (tmp_path / "latin-1.csv").write_bytes(b"h\xf6he,y\n1,2\n2,3\n")
     (tmp_path / "commas.csv").write_text("\n".join(["x,y", *(f'"{i},5",{i}' for i in range(20)), '"1,2",']))
+    (tmp_path / "typo.csv").write_text("\n".join(["x,y", *(f"{i}.5,{i}" for i in range(30)), "oops,30"]))
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "header.csv").write_text("x,y\n")
     (tmp_path / "notes.txt").write_text("mine")
@@ -71,6 +72,8 @@ def bad(tmp_path, model):
         ("evaluate latin-1.csv --target y --out new", "latin-1.csv: its header has letters that are not UTF-8; save"),
         ("fit commas.csv --target y --out new.ncp", "column 'x' holds numbers with commas, such as '0,5'"),
         ("evaluate commas.csv --target y --out new", "column 'x' holds numbers with commas, such as '0,5'"),
+        ("fit typo.csv --target y --out new.ncp", "text 'oops' in column 'x', row 31, where most values are numbers"),
+        ("simulate typo.csv --target y --out new", "text 'oops' in column 'x', row 31, where most values are numbers"),
         ("fit empty.csv --target y --out new.ncp", "empty.csv: the file is empty"),
         ("fit header.csv --target y --out new.ncp", "has columns but no rows"),
         ("fit houses.csv --target prise --out new.ncp", "no column 'prise'; did you mean 'price'?"),

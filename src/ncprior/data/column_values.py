@@ -122,6 +122,27 @@ def check_commas(name: str, different: pa.Array) -> None:
         raise UserError(f"{where}; write 0.5 for 0,5 and 1234 for 1,234, or leave the column out")
 
 
+def check_numbers(name: str, text: pa.ChunkedArray) -> None:
+    """Raise if a text is numbers but for a few values, which are mistakes unless the numbers look like codes.
+
+    Two of three things make codes of them: they repeat, they are whole, and what is no number has digits too (V57). So
+    does a 0 at the beginning of one of them.
+    """
+    different = text.drop_null().unique()
+    numbers = _matching(different, _NUMBER)
+    if len(numbers) <= FEW or not _MOST * len(different) <= len(numbers) < len(different):
+        return
+    row = pc.index(pc.match_substring_regex(text, _NUMBER), False).as_py()
+    signs = (
+        len(different) <= _MOST * (len(text) - text.null_count),
+        len(_matching(numbers, _WHOLE)) == len(numbers),
+        len(_matching(different, r"\d")) > len(numbers),
+    )
+    if sum(signs) < 2 and not len(_matching(numbers, r"^0\d")):
+        where = f"text {text[row].as_py()!r:.80} in column {name!r}, row {row + 1}, where most values are numbers"
+        raise UserError(f"{where}; mend it, leave it empty if missing, or leave the column out")
+
+
 def missing_in(column: pa.ChunkedArray) -> np.ndarray:
     """Where a column has nulls."""
     return column.is_null().to_numpy().astype(bool, copy=False)

@@ -96,13 +96,19 @@ def known_targets(table: pa.Table, targets: Sequence[str]) -> tuple[np.ndarray, 
 
 
 def check_inputs(table: pa.Table) -> None:
-    """Raise if a number is infinite or written with a comma. For whole tables: some rows could look like a mistake."""
+    """Raise if a number is infinite, or read as text for a comma or another value in its column.
+
+    For whole tables: some of the rows could look like a mistake that the others explain.
+    """
     for name in table.column_names:
         kind = column_values.kind_of(name, table[name].type)
         if kind == "number":
             column_values.numbers(name, table[name], 1)
         elif kind == "category":
-            column_values.check_commas(name, column_values.text(name, table[name]).drop_null().unique())
+            text = column_values.text(name, table[name])
+            column_values.check_commas(name, text.drop_null().unique())
+            if not pa.types.is_dictionary(table[name].type):  # which is a category because someone made it one
+                column_values.check_numbers(name, text)
 
 
 def fingerprint(path: str | Path) -> str:
