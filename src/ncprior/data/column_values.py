@@ -49,7 +49,7 @@ def numbers(name: str, column: pa.ChunkedArray, first_row: int, kind: str = "num
 
     With `kind` ``flag``, every value must be 0 or 1. Text that reads as numbers is taken for them.
     """
-    column = _decoded(column)
+    column = decoded(column)
     if _is_text(column.type):
         column = _parsed(name, column, [pa.bool_() if kind == "flag" else pa.float64()], first_row, kind)
     _require(name, column, ("number", "flag"), kind)
@@ -75,7 +75,7 @@ def numbers(name: str, column: pa.ChunkedArray, first_row: int, kind: str = "num
 
 def text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The values as text. A whole number is written without a point, whether it arrives as integer or as float."""
-    column = _decoded(column)
+    column = decoded(column)
     kind_of(name, column.type)
     if pa.types.is_decimal(column.type) or column.type == pa.float16():
         column = column.cast(pa.float32() if column.type == pa.float16() else pa.float64())
@@ -95,7 +95,7 @@ def days(name: str, column: pa.ChunkedArray, first_row: int) -> tuple[np.ndarray
 
     A time without a date is one of the first day of 1970. Text that reads as ISO dates is taken for them.
     """
-    column = _decoded(column)
+    column = decoded(column)
     if _is_text(column.type):
         column = _parsed(name, column, [pa.timestamp("us"), pa.timestamp("us", "UTC")], first_row, "date")
     if pa.types.is_null(column.type):
@@ -143,6 +143,22 @@ def check_numbers(name: str, text: pa.ChunkedArray) -> None:
         raise UserError(f"{where}; mend it, leave it empty if missing, or leave the column out")
 
 
+def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column without a dictionary."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def first_unread(text: pa.ChunkedArray, type_: pa.DataType) -> int | None:
+    """The place of the first value that does not read as this type, found by halving the rows that have it."""
+    if _reads_as(text, type_):
+        return None
+    start, end = 0, len(text)
+    while end - start > 1:
+        middle = (start + end) // 2
+        start, end = (middle, end) if _reads_as(text.slice(start, middle - start), type_) else (start, middle)
+    return start
+
+
 def missing_in(column: pa.ChunkedArray) -> np.ndarray:
     """Where a column has nulls."""
     return column.is_null().to_numpy().astype(bool, copy=False)
@@ -158,11 +174,6 @@ def _is_text(type_: pa.DataType) -> bool:
     return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
 
 
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column without a dictionary."""
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-
-
 def _require(name: str, column: pa.ChunkedArray, kinds: Sequence[str], trained: str) -> None:
     """Raise if a column is of none of these kinds."""
     if (kind := kind_of(name, column.type)) not in kinds:
@@ -176,7 +187,7 @@ def _parsed(
     for type_ in types:
         if _reads_as(column, type_):
             return column.cast(type_)
-    row = max(_first_unread(column, type_) for type_ in types)
+    row = max(first_unread(column, type_) or 0 for type_ in types)
     where = f"text {column[row].as_py()!r:.80} in column {name!r}, row {first_row + row}"
     raise UserError(f"{where}, which was {_WORDS[trained]} in training; mend it or mark it as missing")
 
@@ -188,12 +199,3 @@ def _reads_as(column: pa.ChunkedArray, type_: pa.DataType) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
-
-
-def _first_unread(column: pa.ChunkedArray, type_: pa.DataType) -> int:
-    """The first row that does not read as this type, found by halving the rows that have it."""
-    start, end = 0, len(column)
-    while end - start > 1:
-        middle = (start + end) // 2
-        start, end = (middle, end) if _reads_as(column.slice(start, middle - start), type_) else (start, middle)
-    return start

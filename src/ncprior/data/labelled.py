@@ -76,14 +76,12 @@ def known_targets(table: pa.Table, targets: Sequence[str]) -> tuple[np.ndarray, 
     """The targets as float64 ``[rows, targets]``, and which rows have all of them."""
     columns = []
     for name in targets:
-        values = table[name]
+        values = column_values.decoded(table[name])
         kind = column_values.kind_of(name, values.type)
-        if kind == "category":
-            for row, value in enumerate(values.to_pylist(), 1):
-                if value is not None and not _is_number(value):
-                    where = f"text {value!r:.80} in the target {name!r}, row {row}"
-                    raise UserError(f"{where}; a target must be numbers: mend it, or leave it empty if missing")
-        elif kind == "date":
+        if kind == "category" and (row := column_values.first_unread(values, pa.float64())) is not None:
+            where = f"text {values[row].as_py()!r:.80} in the target {name!r}, row {row + 1}"
+            raise UserError(f"{where}; a target must be numbers: mend it, or leave it empty if missing")
+        if kind == "date":
             raise UserError(f"the target {name!r} holds dates; a target must be numbers, such as days since a date")
         columns.append(column_values.numbers(name, values, 1)[0])
         if np.isnan(columns[-1]).all():
@@ -127,11 +125,3 @@ def fingerprint(path: str | Path) -> str:
         reason = error.strerror or error
         raise UserError(f"{path}: cannot be read ({reason}); check its name and your permissions") from error
     return whole.hexdigest()[:16]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
