@@ -45,6 +45,7 @@ def bad(tmp_path, model):
     lines = (tmp_path / "houses.csv").read_text().splitlines()
     (tmp_path / "text.csv").write_text("x,y\n1,2\n2,\n3,much\n")
     (tmp_path / "underscore.csv").write_text("x,y\n1,2\n2,\n3,1_000\n")
+    (tmp_path / "large.csv").write_text("\n".join(["x,y", *(f"{i},{-i}e30" for i in range(30))]))
     (tmp_path / "infinite.csv").write_text("x,y\n1,2\n2,\n3,inf\n")
     (tmp_path / "infinite-input.csv").write_text("x,y\n1,2\n2,\n-inf,3\n")
     (tmp_path / "unlabelled.csv").write_text("x,y\n1,\n2,NA\n")
@@ -84,6 +85,9 @@ def bad(tmp_path, model):
         ("fit one-column.csv --target y --out new.ncp", "no column is left to predict from"),
         ("fit text.csv --target y --out new.ncp", "text 'much' in the target 'y', row 3; a target must be numbers"),
         ("fit underscore.csv --target y --out new.ncp", "text '1_000' in the target 'y', row 3; a target must be num"),
+        ("fit large.csv --target y --out new.ncp", "-2e+30 in the target 'y', row 3 is too large to compute with"),
+        ("evaluate large.csv --target y --out new", "-2e+30 in the target 'y', row 3 is too large to compute with"),
+        ("simulate large.csv --target y --out new", "-2e+30 in the target 'y', row 3 is too large to compute with"),
         ("fit infinite.csv --target y --out new.ncp", "infinite value in column 'y', row 3"),
         ("fit infinite-input.csv --target y --out new.ncp", "infinite value in column 'x', row 3"),
         ("fit unlabelled.csv --target y --out new.ncp", "the target 'y' has no value in any row"),

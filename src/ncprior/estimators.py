@@ -25,7 +25,7 @@ from ncprior import beliefs, fitting, saving
 from ncprior.acquisition import SCORES, Acquisition, Draw
 from ncprior.batches import DEFAULT_RULE, RULES
 from ncprior.data.encoding import Encoder
-from ncprior.data.labelled import check_inputs
+from ncprior.data.labelled import LARGEST, check_inputs
 from ncprior.data.tables import as_table
 from ncprior.distribution import Distribution
 from ncprior.errors import UserError
@@ -310,7 +310,7 @@ def _targets(y: Any) -> tuple[np.ndarray, list[str] | None]:
     values = check_array(y, dtype=np.float64, ensure_2d=False, allow_nd=False, input_name="y")
     if values.ndim not in (1, 2) or not values.size:
         raise UserError(f"y has shape {values.shape}; give one number for each row, or one row of numbers")
-    if np.abs(values).max() > 1e30:
+    if np.abs(values).max() > LARGEST:
         raise UserError("y has values above 1e30, which are too large to compute with; give it in another unit")
     return values, names
 

@@ -14,6 +14,9 @@ from ncprior.errors import UserError
 FEWEST = 20
 """Rows with a target that a split into training and test rows needs."""
 
+LARGEST = 1e30
+"""The largest target: single precision ends at 3e38, and predictions need some room."""
+
 
 class Labelled(NamedTuple):
     """Inputs and targets of the same rows, and what else was asked for."""
@@ -84,6 +87,9 @@ def known_targets(table: pa.Table, targets: Sequence[str]) -> tuple[np.ndarray, 
         if kind == "date":
             raise UserError(f"the target {name!r} holds dates; a target must be numbers, such as days since a date")
         columns.append(column_values.numbers(name, values, 1)[0])
+        if len(large := np.flatnonzero(np.abs(columns[-1]) > LARGEST)):
+            where = f"{columns[-1][large[0]]:g} in the target {name!r}, row {large[0] + 1}"
+            raise UserError(f"{where} is too large to compute with; give the target in another unit")
         if np.isnan(columns[-1]).all():
             raise UserError(f"the target {name!r} has no value in any row; give rows that have one to learn from")
     truth = np.stack(columns, axis=1)
