@@ -266,6 +266,24 @@ def test_a_header_that_is_not_utf8(tmp_path, rows):
     refuses(lambda: tables.read(path), "rows.csv: its header has letters that are not UTF-8; save the file as UTF-8")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("header", ["a,b", "höhe,b"])
+def test_utf16(tmp_path, encoding, header):
+    content = f"{header}\n1,2\n3,4\n".encode(encoding)
+    for name, data in (("t.csv", content), ("t.csv.gz", gzip.compress(content))):
+        path = csv(tmp_path, data, name)
+        refuses(lambda path=path: tables.read(path), f"{path}: is UTF-16 or no text at all; save the file as UTF-8")
+
+
+@pytest.mark.parametrize("rows", ["1;2;3\n", "1,5;2;3,0\n", ""])
+def test_columns_separated_by_semicolons(tmp_path, rows):
+    path = csv(tmp_path, f"a;b;y\n{rows}")
+    refuses(lambda: tables.read(path), f"{path}: its columns are separated by semicolons; save it with commas between")
+    tabs = csv(tmp_path, f"a;b;y\n{rows}", "t.tsv")
+    refuses(lambda: tables.read(tabs), f"{tabs}: its columns are separated by semicolons; save it with tabs between")
+    assert tables.read(csv(tmp_path, "a;b,y\n1;2,3\n")).column_names == ["a;b", "y"]
+
+
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.arrow"])
 def test_missing_columns_suggest_others(tmp_path, name):
     path = save(tmp_path, name)

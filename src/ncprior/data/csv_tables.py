@@ -1,5 +1,6 @@
 """CSV and TSV files in blocks, with types that hold from the first row to the last."""
 
+import codecs
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,11 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
+from ncprior.errors import UserError
+
 MISSING = ("", "NA", "NaN", "nan", "null", "None", "N/A")  # what counts as no value
 
 # Bytes that are parsed at a time; the first block tells the types of the columns. Arrow reads some 32 blocks ahead, so
 # larger ones would need much memory.
 _BLOCK = 1 << 22
+_HEADER = 1 << 16  # bytes of a header that are looked at
 _EXACT = 2**53  # float64 holds every whole number up to this one
 _COMPRESSION = {".gz": "gzip", ".bz2": "bz2"}
 # What the values of a column may be that is empty in the first block; all text reads as the last of them.
@@ -27,15 +31,11 @@ def opened(file: Path, columns: Sequence[str] | None, types: Mapping[str, pa.Dat
     """The blocks of a file as record batches, with all columns or the given ones, in the given types."""
     # Without threads, Arrow's messages have line numbers.
     reading = pa_csv.ReadOptions(block_size=_BLOCK, use_threads=False)
-    tabs = ".tsv" in [suffix.lower() for suffix in file.suffixes]
-    parsing = pa_csv.ParseOptions(delimiter="\t" if tabs else ",", newlines_in_values=True)
+    parsing = pa_csv.ParseOptions(delimiter=_delimiter(file), newlines_in_values=True)
     conversion = pa_csv.ConvertOptions(
         column_types=types, include_columns=columns, null_values=MISSING, strings_can_be_null=True
     )
-    with (
-        pa.input_stream(str(file), compression=_COMPRESSION.get(file.suffix.lower())) as source,
-        pa_csv.open_csv(source, reading, parsing, conversion) as blocks,
-    ):
+    with _source(file) as source, pa_csv.open_csv(source, reading, parsing, conversion) as blocks:
         yield blocks
 
 
@@ -45,6 +45,7 @@ def schema(file: Path, columns: Collection[str] | None, given: Mapping[str, pa.D
     A type is the given one or told from the first block, where numbers are float64 so that 1.5 may follow whole
     numbers. If the first block has nothing in a column that is wanted, the rest of the file is searched for values.
     """
+    _check_header(file)
     with opened(file, None, {}) as blocks:
         names, first = blocks.schema.names, next(iter(blocks), None)
     if first is None:
@@ -88,6 +89,27 @@ def reason(file: Path, message: str) -> str | None:
         return f"column {name!r} has letters that are not UTF-8; save the file as UTF-8"
     where = f"{' '.join(found[4].split())[:80]} in column {name!r}, line {found[2]},"
     return f"{where} is not {_KINDS.get(found[3], found[3])}, as the column is; mend it, or leave it empty if missing"
+
+
+def _check_header(file: Path) -> None:
+    """Raise if the first line shows that the file is UTF-16 or that something else stands between its columns."""
+    with _source(file) as source:
+        header = source.read(_HEADER).partition(b"\n")[0]
+    if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in header:
+        raise UserError(f"{file}: is UTF-16 or no text at all; save the file as UTF-8")
+    if b";" in header and _delimiter(file).encode() not in header:
+        other = "tabs between them" if _delimiter(file) == "\t" else "commas between them and points in numbers"
+        raise UserError(f"{file}: its columns are separated by semicolons; save it with {other}")
+
+
+def _source(file: Path) -> pa.NativeFile:
+    """The bytes of a file, which may be compressed."""
+    return pa.input_stream(str(file), compression=_COMPRESSION.get(file.suffix.lower()))
+
+
+def _delimiter(file: Path) -> str:
+    """What stands between columns, by the name of the file."""
+    return "\t" if ".tsv" in [suffix.lower() for suffix in file.suffixes] else ","
 
 
 def _type(first: pa.Array, given: pa.DataType | None) -> pa.DataType:
