@@ -312,11 +312,27 @@ def test_held_out_rows_of_several_outputs():
         ({"batch_size": 0}, "batch_size must be at least 1 and a whole number, got 0"),
         ({"epochs": 1.5}, "epochs must be at least 1"),
         ({"gamma": "a"}, "gamma must be a number, got 'a'"),
+        ({"members": True}, "members must be at least 1 and a whole number, got True"),
+        ({"hidden": 8}, "hidden must be whole numbers of units, one for each layer, .* got 8"),
+        ({"hidden": "ab"}, "hidden must be whole numbers of units, one for each layer, .* got 'ab'"),
+        ({"hidden": (8, 0)}, "hidden must be whole numbers of units"),
+        ({"hidden": ()}, "hidden must be whole numbers of units"),
+        ({"output_scale": -1}, "output_scale must be above 0 and finite, got -1"),
+        ({"input_scale": "a"}, "input_scale must be a number from 0 up, or a dictionary of them, got 'a'"),
+        ({"input_scale": {"x0": -1}}, "input_scale must be a number from 0 up, or a dictionary of them, got -1"),
+        ({"settings": 3}, "settings must be a dictionary by the names of settings, got 3"),
     ],
 )
 def test_arguments_that_are_no_such_numbers(argument, message):
     with pytest.raises(UserError, match=message):
         NCPRegressor(**{**SMALL, **argument}).fit(*wave(20))
+
+
+@pytest.mark.parametrize("epochs", [0, 1.5])
+def test_arguments_are_checked_when_training_goes_on(epochs):
+    model = NCPRegressor(**SMALL, warm_start=True).fit(*wave(20))
+    with pytest.raises(UserError, match="epochs must be at least 1 and a whole number"):
+        model.set_params(epochs=epochs).fit(*wave(20))
 
 
 @pytest.mark.parametrize("different", [1, 2, 3])

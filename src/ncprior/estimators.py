@@ -31,6 +31,7 @@ from ncprior.distribution import Distribution
 from ncprior.errors import UserError
 from ncprior.input_priors import InputPrior
 from ncprior.methods import Method
+from ncprior.recipe import check_arguments
 
 
 class NCPRegressor(RegressorMixin, BaseEstimator):
@@ -229,6 +230,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
     ) -> "NCPRegressor":
         """Learns anew or goes on; ``check`` is for a whole table, of which some rows could look like a mistake."""
         started = time.monotonic()
+        check_arguments(self)
         table = self._table(X, reset=not go_on)
         if check and not go_on:
             check_inputs(table)

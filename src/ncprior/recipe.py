@@ -49,22 +49,7 @@ def some_rows(rows: np.ndarray, seed: int) -> np.ndarray:
 
 def settings_of(model: Any, rows: int) -> Settings:
     """The settings that an estimator's arguments stand for, given the number of rows."""
-    if not isinstance(model.method, Method) and model.method not in (*TITLES, "deep+ncp"):
-        raise UserError(f"unknown method {model.method!r}: choose from {', '.join(TITLES)}, deep+ncp, or give a Method")
-    if isinstance(model.input_prior, str) and model.input_prior not in INPUT_NOISE:
-        names = ", ".join(INPUT_NOISE)
-        raise UserError(f"unknown input_prior {model.input_prior!r}: choose from {names}, or give a function")
-    for name in ("members", "epochs", "batch_size"):
-        value = getattr(model, name)
-        if (value is not None or name == "members") and not (isinstance(value, numbers.Integral) and int(value) >= 1):
-            raise UserError(f"{name} must be at least 1 and a whole number, got {value!r}")
-    for name in ("learning_rate", "gamma", "output_scale", "validation_fraction", "flip"):
-        if not isinstance(getattr(model, name), numbers.Real):
-            raise UserError(f"{name} must be a number, got {getattr(model, name)!r}")
-    if not 0 < model.validation_fraction <= 0.3:
-        raise UserError(f"validation_fraction must be above 0 and at most 0.3, got {model.validation_fraction}")
-    if not 0 <= model.flip <= 1:
-        raise UserError(f"flip must be between 0 and 1, got {model.flip}")
+    check_arguments(model)
     # Mini batches grow with the table, from 64 rows at 10 thousand to 512 at 100 thousand.
     size = model.batch_size or int(min(512, max(64, 2 ** round(math.log2(max(1, rows / 150))))))
     changes = {
@@ -81,6 +66,41 @@ def settings_of(model: Any, rows: int) -> Settings:
     if unknown := [name for name in changes if name not in fields]:
         raise UserError(f"unknown setting {unknown[0]!r}: choose from {', '.join(sorted(fields))}")
     return dataclasses.replace(TABLES, **changes)
+
+
+def check_arguments(model: Any) -> None:
+    """Raise if an argument of an estimator has no meaning, whatever the table."""
+    if not isinstance(model.method, Method) and model.method not in (*TITLES, "deep+ncp"):
+        raise UserError(f"unknown method {model.method!r}: choose from {', '.join(TITLES)}, deep+ncp, or give a Method")
+    if isinstance(model.input_prior, str) and model.input_prior not in INPUT_NOISE:
+        names = ", ".join(INPUT_NOISE)
+        raise UserError(f"unknown input_prior {model.input_prior!r}: choose from {names}, or give a function")
+    for name in ("members", "epochs", "batch_size"):
+        value = getattr(model, name)
+        if (value is not None or name == "members") and not _is_count(value):
+            raise UserError(f"{name} must be at least 1 and a whole number, got {value!r}")
+    if not np.iterable(model.hidden) or not list(model.hidden) or not all(map(_is_count, model.hidden)):
+        what = "hidden must be whole numbers of units, one for each layer, such as (128, 128)"
+        raise UserError(f"{what}, got {model.hidden!r}")
+    for name in ("learning_rate", "gamma", "output_scale", "validation_fraction", "flip"):
+        if not isinstance(getattr(model, name), numbers.Real):
+            raise UserError(f"{name} must be a number, got {getattr(model, name)!r}")
+    if not 0 < model.output_scale < math.inf:
+        raise UserError(f"output_scale must be above 0 and finite, got {model.output_scale}")
+    if not 0 < model.validation_fraction <= 0.3:
+        raise UserError(f"validation_fraction must be above 0 and at most 0.3, got {model.validation_fraction}")
+    if not 0 <= model.flip <= 1:
+        raise UserError(f"flip must be between 0 and 1, got {model.flip}")
+    for scale in model.input_scale.values() if isinstance(model.input_scale, dict) else [model.input_scale]:
+        if not (isinstance(scale, numbers.Real) and 0 <= float(scale) < math.inf):
+            raise UserError(f"input_scale must be a number from 0 up, or a dictionary of them, got {scale!r}")
+    if not isinstance(model.settings, dict | None):
+        raise UserError(f"settings must be a dictionary by the names of settings, got {model.settings!r}")
+
+
+def _is_count(value: Any) -> bool:
+    """Whether this is a whole number of things; True is none, though Python counts with it."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def number_columns(groups: Sequence[Group]) -> list[int]:
@@ -140,8 +160,6 @@ def noise_of(model: Any, engine: Engine, encoder: Encoder, columns: np.ndarray) 
         stds = np.array([scale.get(owners[names[i]], 2.0) for i in number_columns(encoder.groups)], np.float32)
     else:
         stds = np.full(columns.shape[1], scale, np.float32)
-    if (stds < 0).any():
-        raise UserError(f"input_scale must not be negative, got {stds.min():g}")
     parts: list[tuple[Sequence[int], InputPrior]] = []
     if columns.shape[1]:
         noise = Shaped(INPUT_NOISE[model.input_prior](stds), colours(columns))  # type: ignore[arg-type]
