@@ -23,6 +23,7 @@ from ncprior.errors import UserError
 from ncprior.input_priors import Gaussian
 from ncprior.methods import methods
 from ncprior.presets import TABLES
+from ncprior.recipe import settings_of
 
 SMALL = {"members": 2, "hidden": (8,), "epochs": 3, "random_state": 0}
 
@@ -333,6 +334,14 @@ def test_arguments_are_checked_when_training_goes_on(epochs):
     model = NCPRegressor(**SMALL, warm_start=True).fit(*wave(20))
     with pytest.raises(UserError, match="epochs must be at least 1 and a whole number"):
         model.set_params(epochs=epochs).fit(*wave(20))
+
+
+def test_a_mini_batch_has_no_room_for_more_than_the_table():
+    X, y = wave(40)
+    large = NCPRegressor(**SMALL, batch_size=10**9).fit(X, y)
+    np.testing.assert_array_equal(large.predict(X), NCPRegressor(**SMALL, batch_size=64).fit(X, y).predict(X))
+    assert settings_of(NCPRegressor(batch_size=10**9), 1000).batch_size == 1024
+    assert settings_of(NCPRegressor(batch_size=100), 1000).batch_size == 100
 
 
 @pytest.mark.parametrize("different", [1, 2, 3])

@@ -65,6 +65,8 @@ def settings_of(model: Any, rows: int) -> Settings:
     fields = {field.name for field in dataclasses.fields(Settings)}
     if unknown := [name for name in changes if name not in fields]:
         raise UserError(f"unknown setting {unknown[0]!r}: choose from {', '.join(sorted(fields))}")
+    # Programs have room for a whole batch: rows that a table does not have would only take memory.
+    changes["batch_size"] = min(changes["batch_size"], room(rows))
     return dataclasses.replace(TABLES, **changes)
 
 
