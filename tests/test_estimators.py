@@ -336,6 +336,13 @@ def test_arguments_are_checked_when_training_goes_on(epochs):
         model.set_params(epochs=epochs).fit(*wave(20))
 
 
+def test_the_tie_of_the_noise_follows_gamma_wherever_it_is_given():
+    for arguments in ({"gamma": 0.5}, {"settings": {"gamma": 0.5}}):
+        found = settings_of(NCPRegressor(**arguments), 100)
+        assert (found.gamma, found.noise_tie) == (0.5, 0.5)
+    assert settings_of(NCPRegressor(settings={"gamma": 0.5, "noise_tie": 2.0}), 100).noise_tie == 2
+
+
 def test_a_mini_batch_has_no_room_for_more_than_the_table():
     X, y = wave(40)
     large = NCPRegressor(**SMALL, batch_size=10**9).fit(X, y)

@@ -50,6 +50,7 @@ def some_rows(rows: np.ndarray, seed: int) -> np.ndarray:
 def settings_of(model: Any, rows: int) -> Settings:
     """The settings that an estimator's arguments stand for, given the number of rows."""
     check_arguments(model)
+    given = model.settings or {}
     # Mini batches grow with the table, from 64 rows at 10 thousand to 512 at 100 thousand.
     size = model.batch_size or int(min(512, max(64, 2 ** round(math.log2(max(1, rows / 150))))))
     changes = {
@@ -57,10 +58,10 @@ def settings_of(model: Any, rows: int) -> Settings:
         "learning_rate": model.learning_rate,
         "batch_size": size,
         "gamma": model.gamma,
-        "noise_tie": model.gamma,
+        "noise_tie": given.get("gamma", model.gamma),
         "gamma_per_label": model.gamma_per_label,
         "output_std": model.output_scale,
-        **(model.settings or {}),
+        **given,
     }
     fields = {field.name for field in dataclasses.fields(Settings)}
     if unknown := [name for name in changes if name not in fields]:
