@@ -177,11 +177,14 @@ def simulate(
 def run(experiment: Any, config: Any, out: Path, resume: bool) -> tuple[dict[str, Any], str]:
     """Runs an experiment with a progress bar and draws its page; gives the results and the place of the page."""
     from ncprior.cli.progress import run_bar
+    from ncprior.estimators import NCPRegressor
     from ncprior.experiments.records import Records
+    from ncprior.recipe import settings_of
     from ncprior.report.page import report
 
-    # Mistakes in the table come to light before anything is written.
+    # Mistakes in the table and in --set come to light before anything is written.
     loaded = experiment.load(config)
+    settings_of(NCPRegressor(**config.estimator), rows=len(loaded[0].targets))
     records = Records.create(out, experiment.NAME, dataclasses.asdict(config), resume=resume)
     with run_bar() as show:
         results = experiment.experiment(config, loaded, records, show)
