@@ -191,6 +191,15 @@ def test_units_of_the_target_do_not_matter(method):
         assert moved[metric] == pytest.approx(plain[metric], rel=0.02)
 
 
+def test_targets_that_differ_by_rounding_alone_are_constant():
+    targets = np.full(80, 0.1)
+    assert targets.std() > 0
+    inputs = pa.table({"a": np.arange(80.0)})
+    found = baselines.fit("mean", inputs, targets, 0)(inputs)
+    assert (found.shift, found.scale) == (pytest.approx(0.1), 1.0)
+    assert scores(found, np.full(80, 0.2))["rmse"] == pytest.approx(0.1)
+
+
 def test_held_out_rows_are_not_trained_on_and_the_same_for_all(table):
     config = config_of(table)
     _, splits = evaluate.load(config)

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from ncprior.data.encoding import Encoder
 from ncprior.experiments.scores import Standardised
 from ncprior.prediction import Prediction
+from ncprior.recipe import units
 
 Fitted = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 """Mean, noise and uncertainty of the rows of a matrix."""
@@ -30,7 +31,7 @@ def fit(name: str, inputs: pa.Table, targets: np.ndarray, seed: int) -> Callable
     """The baseline of this name, trained on these rows: a function that predicts rows of a table."""
     encoder = Encoder.fit(inputs)
     fitted = BASELINES[name](encoder.transform(inputs).astype(np.float64), targets, seed)
-    shift, scale = float(targets.mean()), float(targets.std()) or 1.0
+    shift, scale = (float(part[0]) for part in units(targets[:, None], None))
 
     def predict(rows: pa.Table) -> Standardised:
         mean, noise, uncertainty = fitted(encoder.transform(rows).astype(np.float64))
