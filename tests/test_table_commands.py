@@ -330,6 +330,8 @@ def test_ctrl_c_leaves_nothing_behind(trained, folder, tmp_path, run, monkeypatc
     monkeypatch.setattr(commands.os, "_exit", sys.exit)
     monkeypatch.setattr(NCPRegressor, "_predict", interrupted)
     monkeypatch.setattr(NCPRegressor, "fit", interrupted)
+    monkeypatch.setattr("ncprior.report.page.report", interrupted)
+    assert run("report", tmp_path, code=130) == "ncprior: stopped; what was finished is kept\n"
     for command in (
         ["fit", folder / "houses.csv", "--target", "price", "--out", tmp_path / "new.ncp"],
         ["predict", trained[0], folder / "houses.csv", "--out", tmp_path / "new.csv"],

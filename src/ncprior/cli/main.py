@@ -10,7 +10,7 @@ import typer
 
 from ncprior import __version__
 from ncprior.cli.paper import paper
-from ncprior.cli.tables import fit, predict, stoppable, suggest
+from ncprior.cli.tables import KEPT, fit, predict, stoppable, suggest
 from ncprior.cli.trust import evaluate, simulate
 from ncprior.errors import UserError
 
@@ -30,7 +30,7 @@ def main() -> None:
     """Runs the command; a mistake of the user's is one line on stderr and exit code 2."""
     keep_programs()
     try:
-        with stoppable("what was finished is kept"):
+        with stoppable(KEPT):
             app()
     except UserError as error:
         print(f"ncprior: {' '.join(str(error).split())}", file=sys.stderr)
@@ -64,6 +64,7 @@ def version(
 
 
 @app.command("report")
+@stoppable(KEPT)
 def draw_report(folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")]) -> None:
     """Draw figures and report of a run again, from its records alone.
 

@@ -4,14 +4,14 @@ import dataclasses
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ncprior.cli.tables import RESUME, stoppable
 from ncprior.errors import UserError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def paper_toy(
     config = toy.configure(str(preset), split_names(methods), seeds, acquisition, quick=quick)
     config = apply_changes(config, change or [])
     records = Records.create(out, toy.NAME, dataclasses.asdict(config), resume=resume)
-    with explained_interrupt():
+    with stoppable(RESUME):
         with progress_bars(config.methods, finished(records, config.methods)) as show:
             toy.experiment(config, records, show)
         print(f"report: {report(out)}")
@@ -130,7 +130,7 @@ def paper_flights(
     config = apply_changes(config, change or [])
     loaded = source.load()
     records = Records.create(out, flights.NAME, dataclasses.asdict(config), resume=resume)
-    with explained_interrupt():
+    with stoppable(RESUME):
         with progress_bars(config.methods, finished(records, config.methods)) as show:
             flights.experiment(config, loaded, records, show)
         print(f"report: {report(out)}")
@@ -185,7 +185,7 @@ def paper_robustness(
     name = robustness.NAMES[task]
     out = out or Path("runs") / name
     records = Records.create(out, name, dataclasses.asdict(config), resume=resume)
-    with explained_interrupt():
+    with stoppable(RESUME):
         with progress_bars(config.methods, finished(records, config.methods)) as show:
             robustness.experiment(config, loaded, records, show, evaluate_unseen=task == Task.toy)
         print(f"report: {report(out)}")
@@ -241,13 +241,14 @@ def paper_regression(
         quick=quick,
     )
     records = Records.create(out, regression.NAME, dataclasses.asdict(config), resume=resume)
-    with explained_interrupt():
+    with stoppable(RESUME):
         with progress_bars(config.methods, finished(records, config.methods)) as show:
             regression.experiment(config, records, show)
         print(f"report: {report(out)}")
 
 
 @paper.command("all")
+@stoppable(RESUME)
 def paper_all(
     data: DataOption = "nyc2013",
     split: SplitOption = "temporal",
@@ -307,16 +308,6 @@ def flight_source(data: str, split: str, planes: Path | None) -> "Source":
     source, _, paths = data.partition(":")
     files = tuple(str(Path(path).expanduser().absolute()) for path in split_names(paths))
     return Source(source, files, split, str(planes.expanduser().absolute()) if planes else None)
-
-
-@contextmanager
-def explained_interrupt() -> Iterator[None]:
-    """Ends a run on Ctrl-C with a line on how to go on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        print("ncprior: stopped; the same command with --resume goes on from the last finished round", file=sys.stderr)
-        raise typer.Exit(130) from None
 
 
 def use_all_cores() -> None:

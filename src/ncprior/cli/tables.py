@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -287,6 +287,10 @@ def check_model_name(out: Path) -> None:
         raise UserError(f"--out {out}: a model is not a table; choose a name such as {out.stem}.ncp")
 
 
+KEPT = "what was finished is kept"
+RESUME = "the same command with --resume goes on from the last finished round"
+
+
 @contextmanager
 def stoppable(advice: str = "nothing was written") -> Iterator[None]:
     """Ends a command on Ctrl-C with one line."""
@@ -295,6 +299,8 @@ def stoppable(advice: str = "nothing was written") -> Iterator[None]:
             yield
     except KeyboardInterrupt:
         print(f"ncprior: stopped; {advice}", file=sys.stderr, flush=True)
+        with suppress(OSError):  # a pipe that nobody reads any more
+            sys.stdout.flush()
         # At once: JAX may still compute in other threads, and Python's own way out crashes or hangs on them.
         os._exit(130)
 

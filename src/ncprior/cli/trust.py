@@ -10,7 +10,7 @@ import typer
 
 from ncprior.cli.options import parse
 from ncprior.cli.paper import split_names
-from ncprior.cli.tables import ExcludeOption, InputsOption, JsonOption, TableArgument, stoppable
+from ncprior.cli.tables import RESUME, ExcludeOption, InputsOption, JsonOption, TableArgument, stoppable
 from ncprior.errors import UserError
 
 TargetOption = Annotated[str, typer.Option(metavar="COLUMN", help="What to predict.")]
@@ -21,7 +21,6 @@ SetOption = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="An argument of NCPRegressor, e.g. members=4; can be repeated."),
 ]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
-RESUME = "the same command with --resume goes on from the last finished round"
 
 
 @stoppable(RESUME)
