@@ -341,6 +341,18 @@ def test_ctrl_c_leaves_nothing_behind(trained, folder, tmp_path, run, monkeypatc
     assert not list(tmp_path.iterdir())
 
 
+def test_ctrl_c_after_the_model_is_written_does_not_deny_it(folder, tmp_path, run, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands.os, "_exit", sys.exit)
+    monkeypatch.setattr("ncprior.cli.summaries.print_fit", interrupted)
+    out = tmp_path / "new.ncp"
+    said = run("fit", folder / "houses.csv", "--target", "price", *TINY, "--out", out, code=130)
+    assert said == f"ncprior: stopped; the model is in {out}\n"
+    assert NCPRegressor.load(out).target_names_ == ["price"]
+
+
 def test_ctrl_c_that_native_code_turns_into_another_error(folder, tmp_path, run, monkeypatch):
     def interrupted(*_, **__):
         try:

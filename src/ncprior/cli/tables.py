@@ -82,6 +82,7 @@ def fit(
         model.fit(rows.select(chosen).filter(there), truth[:, 0] if len(targets) == 1 else truth)
         model.target_names_ = targets
         model.save(out)
+    with stoppable(f"the model is in {out}"):
         summary = {
             "model": str(out),
             "method": method,
