@@ -445,5 +445,5 @@ def test_help_has_examples(run):
 
 
 def test_help_names_every_method(run):
-    told = run("fit", "--help")
-    assert [name for name in (*TITLES, "deep+ncp") if name not in told] == []
+    words = re.findall(r"[\w+]+", run("fit", "--help"))  # det is a word of its own, not a part of det+ncp
+    assert [name for name in (*TITLES, "deep+ncp") if name not in words] == []
