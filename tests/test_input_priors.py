@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ncprior.input_priors import FlipCategories, Gaussian, Mixup, PerColumn, Uniform
+from ncprior.input_priors import FlipCategories, Gaussian, Mixup, PerColumn, Some, Uniform
 
 ROWS = 4000
 KEY = jax.random.key(0)
@@ -220,3 +220,8 @@ def test_a_column_that_is_not_there_is_refused(inputs):
     # Otherwise the prior has no effect, and nothing says so.
     with pytest.raises((ValueError, IndexError), match="3"):
         PerColumn([((0, 3), Gaussian(0.5))])(inputs, key=KEY)
+
+
+def test_noise_on_some_rows_is_that_of_the_first_ones(inputs):
+    np.testing.assert_array_equal(Some(Gaussian(0.5), 0.25)(inputs, key=KEY), Gaussian(0.5)(inputs[:1000], key=KEY))
+    assert len(Some(Gaussian(0.5), 0.01)(inputs[:3], key=KEY)) == 1

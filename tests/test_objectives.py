@@ -9,15 +9,17 @@ from jax.flatten_util import ravel_pytree
 from scipy import stats
 
 from ncprior.distributions import Bernoulli, Normal
-from ncprior.input_priors import Gaussian, PerColumn, Uniform
+from ncprior.input_priors import Gaussian, PerColumn, Some, Uniform
 from ncprior.networks import MLP, BayesianMean, Linear, Network, Noise, Ood, PointMean
 from ncprior.objectives import (
     NLL,
+    Away,
     Batch,
     InDistribution,
     MeanNCP,
     NoisedNLL,
     NoiseNCP,
+    NoiseTie,
     OutOfDistribution,
     PredictiveNCP,
     View,
@@ -333,3 +335,22 @@ def test_linear_head_of_a_user_can_be_judged_by_a_term_of_a_user():
     loss, _ = total({"mine": Weighted(1.0, term)}, View.look(network, tiny_batch(), None, key=KEY))
     sums = np.asarray(tiny_batch().inputs.sum(-1))
     np.testing.assert_allclose(loss, (sums[0] ** 2 + 0.5 * sums[1] ** 2) / 1.5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("term", [MeanNCP(), PredictiveNCP(), NoiseTie(), NoisedNLL(), Away(MeanNCP())], ids=str)
+def test_fewer_noised_rows_are_copies_of_the_first_clean_ones(term):
+    """What a term comes to for the first rows, which alone count, does not depend on how many rows are noised."""
+
+    def copied(inputs, *, key):  # noqa: ARG001
+        return 1.5 * inputs
+
+    inputs = jnp.asarray(np.random.default_rng(0).normal(size=(8, 2)), jnp.float32)
+    rows = Batch(inputs, inputs[:, :1] ** 2, jnp.arange(1.0, 9.0), jnp.asarray(8))
+    keys = jax.random.split(KEY, 3)
+    heads = {"mean": BayesianMean.init(5, 1, key=keys[1]), "noise": Noise.init(5, 1, key=keys[2])}
+    network = Network(MLP.init(2, (5,), key=keys[0]), heads)
+    of_all, of_some = (View.look(network, rows, prior, key=KEY) for prior in (copied, Some(copied, 0.5)))
+    np.testing.assert_allclose(term(of_some), term(of_all)[:4], rtol=1e-5)
+    _, terms = total({"term": Weighted(1.0, term), "nll": Weighted(1.0, NLL())}, of_some)
+    np.testing.assert_allclose(terms["term"], np.average(term(of_all)[:4], weights=rows.weights[:4]), rtol=1e-5)
+    np.testing.assert_allclose(terms["nll"], np.average(NLL()(of_all), weights=rows.weights), rtol=1e-5)

@@ -104,7 +104,7 @@ class SampledMeanNCP(eqx.Module):
         layers = jax.vmap(lambda key: head.sample(key=key))(keys)
         values = jnp.asarray(jax.vmap(lambda layer: jax.vmap(layer)(view.noised["inputs"]).mean)(layers))
         belief = Normal(values.mean(0), jnp.sqrt(values.var(0) + 1e-4))
-        return self.prior.divergence(view.batch.targets, belief).sum(-1)
+        return self.prior.divergence(view.of_noised(view.batch.targets), belief).sum(-1)
 
 
 def deep_ncp(settings: Settings, trunk: Callable[..., Any] | None = None) -> Method:

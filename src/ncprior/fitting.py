@@ -24,6 +24,7 @@ from ncprior.errors import UserError
 from ncprior.methods import Method
 from ncprior.prediction import MixturePrediction
 from ncprior.recipe import (
+    MANY,
     bins_for,
     equal_rows,
     in_order,
@@ -40,10 +41,8 @@ from ncprior.training import Rows, explain_failure
 _FEWEST = 20
 """Rows below which none are held out."""
 
-_MANY = 5_000
-"""Rows from which on so many are held out that few members are enough to search with, though they see fewer gaps."""
-
 _SEARCHERS = 4
+"""Members that search if there are many rows."""
 
 _STEPS = 1_000
 """Steps of training where nothing says how many."""
@@ -151,7 +150,7 @@ def _searched(
     """What held-out rows say: for how many steps to train, how to calibrate, and how good that is."""
     spec, ensemble, members = blank.spec, blank.engine.ensemble, model.members
     stopping = Stopping(gap=2 * model.validation_fraction, random=model.validation_fraction)
-    searchers = members if len(inputs) < _MANY else min(members, _SEARCHERS)
+    searchers = members if len(inputs) < MANY else min(members, _SEARCHERS)
     families = 2 if spec.bins else 1  # every second member sees places in bins, and is searched for by itself
     columns = inputs[:, number_columns(blank.encoder.groups)]
     # Some copies of rows are as likely among new rows. Where most rows have one, copies would give all of them away.

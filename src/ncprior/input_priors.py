@@ -1,8 +1,9 @@
 """Input priors: where to be uncertain. Each makes noised inputs ``x~`` of a mini batch (Equation 1).
 
 An input prior is any function ``(inputs, *, key) -> noised`` from a batch ``[rows, inputs]`` to a batch of the
-same shape. Those here are Equinox modules, so that their scales can be traced, swept and batched; scales are
-standard deviations in the units of the (standardised) inputs and may differ from column to column.
+same shape, or to one of its first rows only. Those here are Equinox modules, so that their scales can be traced, swept
+and batched; scales are standard deviations in the units of the (standardised) inputs and may differ from column to
+column.
 """
 
 from collections.abc import Sequence
@@ -111,6 +112,20 @@ class FlipCategories(eqx.Module):
             return ((inputs.astype(jnp.int32) + shift) % self.classes).astype(inputs.dtype)
         source = (jnp.arange(self.classes) - shift) % self.classes
         return jnp.take_along_axis(inputs, source, axis=1)
+
+
+class Some(eqx.Module):
+    """Noise on the first rows of a mini batch only, which are as random as any: a share of them, at least one.
+
+    A noised row costs as much as a clean one. Where the prior counts little, as with many labels, few are enough.
+    """
+
+    prior: InputPrior
+    share: float = eqx.field(static=True)
+
+    def __call__(self, inputs: Array, *, key: Array) -> Array:
+        """Noised inputs of the first rows."""
+        return self.prior(inputs[: max(1, round(self.share * len(inputs)))], key=key)
 
 
 class Shaped(eqx.Module):

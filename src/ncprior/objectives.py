@@ -29,7 +29,10 @@ class Batch(NamedTuple):
 
 
 class View(NamedTuple):
-    """What a loss term may look at. ``noised`` is empty for a method without input prior."""
+    """What a loss term may look at. ``noised`` is empty for a method without input prior.
+
+    An input prior may give fewer rows than it gets: those at noised inputs are then the first of the clean ones.
+    """
 
     network: Network
     batch: Batch
@@ -54,6 +57,10 @@ class View(NamedTuple):
         noised = jax.tree.map(lambda leaf: leaf[split:], outputs) if input_prior is not None else {}
         return cls(network, batch, features[:split], clean, noised, key_terms, noised_inputs)
 
+    def of_noised(self, values: Array) -> Array:
+        """Values of the clean rows for those that have a noised copy."""
+        return values if self.noised_inputs is None else values[: len(self.noised_inputs)]
+
 
 Term = Callable[[View], Array]
 
@@ -74,7 +81,8 @@ def total(objective: Objective, view: View) -> tuple[Array, dict[str, Array]]:
     terms = {}
     for name, (_, term) in objective.items():
         value = term(view)
-        terms[name] = jnp.sum(weights * value) / jnp.sum(weights) if value.ndim else value
+        counts = weights[: len(value)] if value.ndim else weights
+        terms[name] = jnp.sum(counts * value) / jnp.sum(counts) if value.ndim else value
     loss = sum((jnp.asarray(objective[name].weight) * value for name, value in terms.items()), jnp.zeros(()))
     return loss, terms
 
@@ -114,7 +122,7 @@ class MeanNCP(eqx.Module):
 
     def __call__(self, view: View) -> Array:
         """One loss for each row."""
-        return self.prior.divergence(view.batch.targets, view.noised["mean"]).sum(-1)
+        return self.prior.divergence(view.of_noised(view.batch.targets), view.noised["mean"]).sum(-1)
 
 
 class PredictiveNCP(eqx.Module):
@@ -129,7 +137,7 @@ class PredictiveNCP(eqx.Module):
         """One loss for each row."""
         mean: Normal = view.noised["mean"]
         prediction = Normal(mean.mean, view.noised["noise"])
-        return self.prior.divergence(view.batch.targets, prediction).sum(-1)
+        return self.prior.divergence(view.of_noised(view.batch.targets), prediction).sum(-1)
 
 
 class NoiseNCP(eqx.Module):
@@ -155,7 +163,7 @@ class NoiseTie(eqx.Module):
 
     def __call__(self, view: View) -> Array:
         """One loss for each row."""
-        clean = jax.lax.stop_gradient(view.clean["noise"])
+        clean = jax.lax.stop_gradient(view.of_noised(view.clean["noise"]))
         return Normal(0.0, clean).kl(Normal(0.0, view.noised["noise"])).sum(-1)
 
 
@@ -187,7 +195,7 @@ class Away(eqx.Module):
         others = in_use[None] & ~jnp.eye(len(inputs), dtype=bool)
         own = nearest(inputs, others)
         spacing = jnp.nanmedian(jnp.where(in_use & jnp.isfinite(own), own, jnp.nan))
-        far = nearest(view.noised_inputs - origin, jnp.broadcast_to(in_use, others.shape))
+        far = nearest(view.noised_inputs - origin, in_use[None])
         count = 1 - jnp.exp(-0.5 * far / (jnp.nan_to_num(spacing) + 1e-6))
         return self.term(view) * jax.lax.stop_gradient(count)
 
@@ -210,7 +218,7 @@ class NoisedNLL(eqx.Module):
 
     def __call__(self, view: View) -> Array:
         """One loss for each row."""
-        log_prob = view.noised["mean"].expected_log_prob(view.batch.targets, view.noised["noise"])
+        log_prob = view.noised["mean"].expected_log_prob(view.of_noised(view.batch.targets), view.noised["noise"])
         return -log_prob.sum(-1)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ncprior.data.encoding import Encoder, Group
 from ncprior.engine import Engine, Spec
 from ncprior.errors import UserError
-from ncprior.input_priors import FlipCategories, InputPrior, PerColumn, Shaped
+from ncprior.input_priors import FlipCategories, InputPrior, PerColumn, Shaped, Some
 from ncprior.methods import INPUT_NOISE, TITLES, Method
 from ncprior.presets import TABLES, Settings
 from ncprior.training import Rows
@@ -22,6 +22,13 @@ from ncprior.trunks import Sight, colours
 _BINS, _FEWEST_BINS, _PLACES = 32, 8, 1_024
 """Quantiles of a column that members with sharp sight see; in tables with many columns fewer, so that a row has about
 as many places in bins as the last number says at most: more take long and tell little."""
+
+MANY = 5_000
+"""Rows from which on so many are held out that few members are enough to search with, though they see fewer gaps, and
+the prior counts so little that few noised rows are enough."""
+
+_NOISED = 0.5
+"""Share of a mini batch that is noised if there are so many rows."""
 
 _KNOWN = 1_000
 """Rows, at most, that a model keeps of those that it learned from."""
@@ -172,4 +179,5 @@ def noise_of(model: Any, engine: Engine, encoder: Encoder, columns: np.ndarray) 
             parts.append((places, FlipCategories(len(places), model.flip, one_hot=True)))
     flags = [place for kind, places in encoder.groups if kind == "flag" for place in places]
     parts.append((flags, FlipCategories(2, model.flip)))
-    return jax.tree.map(jnp.asarray, PerColumn(parts))
+    prior = PerColumn(parts)
+    return jax.tree.map(jnp.asarray, Some(prior, _NOISED) if len(columns) >= MANY else prior)
