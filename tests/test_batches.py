@@ -18,11 +18,13 @@ examples = settings(max_examples=50, deadline=None, derandomize=True)
 KEY = jax.random.key(0)
 ROWS, LABELS, FEATURES, COUNT = 12, 4, 3, 5
 
+DRAWN = ("kmeans_inputs", "kmeans_pp")
+
 # One compiled program for each rule, count and shape.
 COMPILED = {name: jax.jit(partial(rule, key=KEY), static_argnums=4) for name, rule in RULES.items()}
 rules = pytest.mark.parametrize("name", RULES)
-certain = pytest.mark.parametrize("name", [name for name in RULES if name != "kmeans_pp"])
-BY_DISTANCE = ("lcmd", "k_center", "kmeans_pp")
+certain = pytest.mark.parametrize("name", [name for name in RULES if name not in DRAWN])
+BY_DISTANCE = ("lcmd", "k_center", *DRAWN)
 
 
 def pick(name, pool, labelled, noise, excluded, count=COUNT):

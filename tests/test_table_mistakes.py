@@ -118,11 +118,11 @@ def bad(tmp_path, model):
         ("suggest model.ncp houses.csv -n 0", "-n 0: ask for at least one row"),
         (
             "suggest model.ncp houses.csv --acquisition luck",
-            "unknown acquisition 'luck': choose from kmeans_pp,",
+            "unknown acquisition 'luck': choose from kmeans_inputs,",
         ),
         ("suggest model.ncp houses.csv --temperature 1", "add --acquisition information_gain"),
         ("suggest model.ncp houses.csv --temperature -1", "--temperature -1: give a number from 0 up"),
-        ("suggest model.ncp houses.csv --greedy", "--greedy is for scores of rows, and kmeans_pp is none"),
+        ("suggest model.ncp houses.csv --greedy", "--greedy is for scores of rows, and kmeans_inputs is none"),
         ("suggest model.ncp houses.csv --acquisition uncertainty --greedy --temperature 1", "leave one of them out"),
         ("suggest model.ncp houses.csv --greedy --acquisition random", "leave one of them out"),
         ("suggest model.ncp houses.csv --id hause", "no column 'hause'; did you mean 'house'?"),

@@ -476,7 +476,7 @@ def test_some_rows_of_a_table_are_no_mistake_of_the_whole(tmp_path, run):
         (["evaluate", "TABLE", "--target", "y", "--held-out", "1"], "held_out must be at least 0 and below 1"),
         (
             ["simulate", "TABLE", "--target", "y", "--rules", "luck"],
-            "unknown rule 'luck': choose from kmeans_pp",
+            "unknown rule 'luck': choose from kmeans_inputs",
         ),
         (["simulate", "TABLE", "--target", "y"], "the table has too few rows (60)"),
         (["simulate", "TABLE", "--target", "y", "--labels", "10"], "labels (10) must be more than the initial ones"),

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pyarrow as pa
 
-from ncprior.batches import BY_DISTANCE, Rule, sketch
+from ncprior.batches import BY_DISTANCE, Rule, kmeans_inputs, sketch
 from ncprior.engine import NOISE, chunked
 from ncprior.fitting import Fitted
 from ncprior.recipe import room
@@ -30,6 +30,21 @@ _WIDEST = 256
 """Features of a row, at most, that batch rules compare; wider ones are projected at random."""
 
 
+def places(rows: np.ndarray, pool: np.ndarray) -> np.ndarray:
+    """Where the values of rows stand among those of a pool, column by column: from -0.5, below all, to 0.5, above all.
+
+    >>> places(np.array([[3.0], [9.0]]), np.array([[1.0], [3.0], [3.0], [8.0]]))
+    array([[0. ],
+           [0.5]], dtype=float32)
+    """
+    columns = zip(rows.T, np.sort(pool, axis=0).T, strict=True)
+    # The middle of equal values.
+    below = [
+        np.searchsorted(known, values, "left") + np.searchsorted(known, values, "right") for values, known in columns
+    ]
+    return (np.stack(below, axis=1) / (2 * len(pool)) - 0.5).astype(np.float32)
+
+
 def pick_batch(
     rule: Rule, fitted: Fitted, pool: pa.Table, known: np.ndarray, excluded: np.ndarray, count: int, key: Any
 ) -> np.ndarray:
@@ -42,9 +57,12 @@ def pick_batch(
         return sketch(fitted.engine.features(fitted.weights, fitted.calibration, part), _WIDEST, key=key_sketch)
 
     inputs = fitted.encoder.transform(pool)
-    phi = np.asarray(chunked(narrow, inputs))
+    if rule is kmeans_inputs:
+        phi, seen = (places(rows, inputs) for rows in (inputs, known))
+    else:
+        phi = np.asarray(chunked(narrow, inputs))
+        seen = np.asarray(chunked(narrow, known)) if len(known) else phi[:0]
     noise = np.asarray(chunked(NOISE, fitted.predict_encoded(inputs)).mean(-1), np.float32)
-    seen = np.asarray(chunked(narrow, known)) if len(known) else phi[:0]
     # Filled up, so that pools and labels of about the same number share a program: with rows that cannot be picked,
     # and with repeats.
     more, again = room(len(phi)) - len(phi), room(len(seen)) - len(seen) if len(seen) else 0

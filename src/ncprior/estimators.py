@@ -151,11 +151,11 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         Args:
             X_pool: Rows without labels.
             n: How many to pick.
-            acquisition: A rule for batches that are informative together (``kmeans_pp``, ``lcmd``, ``k_center``,
-                ``max_det``, ``bait``), or a score of rows one by one (``information_gain``, ``uncertainty``,
-                ``predictive_variance``, ``random``).
+            acquisition: A rule for batches that are informative together (``kmeans_inputs``, ``kmeans_pp``, ``lcmd``,
+                ``k_center``, ``max_det``, ``bait``), or a score of rows one by one (``information_gain``,
+                ``uncertainty``, ``predictive_variance``, ``random``).
             temperature: Of the softmax that rows are drawn from by their score; 0 picks the highest. Not for rules.
-            labelled: Rows that have labels, which the first three rules keep away from. By default those that the
+            labelled: Rows that have labels, which the first four rules keep away from. By default those that the
                 model was trained on, or 1,000 of them.
             exclude: True for rows of the pool that must not be picked.
             random_state: Seed of the draw.

@@ -162,7 +162,7 @@ def predict(
             print_predict(summary, first)
 
 
-RULES = ("kmeans_pp", "lcmd", "k_center", "max_det", "bait")
+RULES = ("kmeans_inputs", "kmeans_pp", "lcmd", "k_center", "max_det", "bait")
 """Rules for whole batches, the default first; see `ncprior.batches`."""
 SCORES = ("information_gain", "uncertainty", "predictive_variance", "predictive_std", "random")
 """Scores of single rows."""

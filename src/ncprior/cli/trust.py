@@ -109,10 +109,10 @@ def simulate(
     rules: Annotated[
         str,
         typer.Option(
-            help="Comma-separated: kmeans_pp, lcmd, k_center, max_det, bait, information_gain, uncertainty; "
-            "random is always run."
+            help="Comma-separated: kmeans_inputs, kmeans_pp, lcmd, k_center, max_det, bait, information_gain, "
+            "uncertainty; random is always run."
         ),
-    ] = "kmeans_pp",
+    ] = "kmeans_inputs",
     inputs: InputsOption = None,
     exclude_columns: ExcludeOption = None,
     seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 5; quick: 2]")] = None,
@@ -136,7 +136,7 @@ def simulate(
 
       ncprior simulate houses.csv --target price --quick
 
-      ncprior simulate houses.csv --target price --rules kmeans_pp,lcmd,information_gain --seeds 10 --out runs/labels
+      ncprior simulate houses.csv --target price --rules kmeans_inputs,information_gain --seeds 10 --out runs/labels
     """
     from ncprior.cli import summaries
     from ncprior.data.labelled import fingerprint

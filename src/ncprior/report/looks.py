@@ -37,10 +37,11 @@ LOOKS = {
     "lcmd": Look("LCMD", Line("#E69F00", "-."), "D"),
     "bait": Look("BAIT", Line("#CC79A7", "-"), "^"),
     "k_center": Look("k-centre", Line("#56B4E9", "--"), "P"),
+    "kmeans_inputs": Look("k-means++ on inputs", Line("#332288", "-"), "o"),
     "kmeans_pp": Look("k-means++", Line("#882255", "-"), "*"),
 }
 """Every method of ``evaluate`` and every rule of ``simulate``, in the colours of Okabe and Ito (2008) and, for the
-forest, the wine of Tol (2021)."""
+forest and k-means++, wine and indigo of Tol (2021)."""
 
 
 def handles(names: Iterable[str]) -> list[Line2D]:
