@@ -124,10 +124,24 @@ def test_scales_undo_a_wrong_noise():
     rng = np.random.default_rng(0)
     y = rng.standard_t(5, (1, 4000, 1)).astype(np.float32) * 0.6**0.5
     ones = jnp.ones((1, 4000, 1))
-    prediction = Prediction(0 * ones, 0.8 * ones, 0.05 * ones)
-    noise, _ = _best_scales(prediction, y, np.full((1, 4000), 1 / 4000, np.float32))
-    assert noise == pytest.approx(1.25, rel=0.15)
+    counts = np.full((1, 4000), 1 / 4000, np.float32)
+    for std in (0.4, 0.8, 1.4):
+        prediction = Prediction(0 * ones, std * ones, 0.05 * ones)
+        noise, _ = _best_scales(prediction, y, counts)
+        assert noise == pytest.approx(1 / std, rel=0.12)
     assert _best_scales(prediction, y, np.zeros((1, 4000), np.float32)) == (1.0, 1.0)
+
+
+def test_scales_raise_a_small_uncertainty_and_leave_a_large_one():
+    """Rows that need none do not undo what others, further from the data, may need."""
+    rng = np.random.default_rng(0)
+    far = np.arange(4000) % 2
+    wanted = np.where(far, 2.0, 0.1)[None, :, None]
+    y = (np.hypot(0.5, wanted) * rng.standard_t(5, wanted.shape) * 0.6**0.5).astype(np.float32)
+    counts = np.full((1, 4000), 1 / 4000, np.float32)
+    for factor, expected in ((0.5, 2.0), (1.0, 1.0), (3.0, 1.0)):
+        parts = (jnp.asarray(part, jnp.float32) for part in (0 * wanted, 0.5 + 0 * wanted, factor * wanted))
+        assert _best_scales(Prediction(*parts), y, counts)[1] == pytest.approx(expected)
 
 
 def test_rows_have_an_order_of_their_own():
