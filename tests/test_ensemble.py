@@ -8,9 +8,11 @@ import optax
 import pytest
 from scipy import integrate, stats
 
+from ncprior.calibration import best_scales, best_share
 from ncprior.deep import DeepMean, SampledMeanNCP
 from ncprior.distributions import Normal
-from ncprior.ensemble import Ensemble, Holdout, Look, Stopping, _best_scales, best_share, held_numbers, hold_out
+from ncprior.ensemble import Ensemble
+from ncprior.holdout import Holdout, Look, Stopping, held_numbers, hold_out
 from ncprior.input_priors import Gaussian, Radial, Shaped
 from ncprior.methods import methods
 from ncprior.networks import MLP, Network
@@ -127,9 +129,9 @@ def test_scales_undo_a_wrong_noise():
     counts = np.full((1, 4000), 1 / 4000, np.float32)
     for std in (0.4, 0.8, 1.4):
         prediction = Prediction(0 * ones, std * ones, 0.05 * ones)
-        noise, _ = _best_scales(prediction, y, counts)
+        noise, _ = best_scales(prediction, y, counts)
         assert noise == pytest.approx(1 / std, rel=0.12)
-    assert _best_scales(prediction, y, np.zeros((1, 4000), np.float32)) == (1.0, 1.0)
+    assert best_scales(prediction, y, np.zeros((1, 4000), np.float32)) == (1.0, 1.0)
 
 
 def test_scales_raise_a_small_uncertainty_and_leave_a_large_one():
@@ -141,7 +143,7 @@ def test_scales_raise_a_small_uncertainty_and_leave_a_large_one():
     counts = np.full((1, 4000), 1 / 4000, np.float32)
     for factor, expected in ((0.5, 2.0), (1.0, 1.0), (3.0, 1.0)):
         parts = (jnp.asarray(part, jnp.float32) for part in (0 * wanted, 0.5 + 0 * wanted, factor * wanted))
-        assert _best_scales(Prediction(*parts), y, counts)[1] == pytest.approx(expected)
+        assert best_scales(Prediction(*parts), y, counts)[1] == pytest.approx(expected)
 
 
 def test_rows_have_an_order_of_their_own():

@@ -18,8 +18,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ncprior import NCPRegressor, fitting
-from ncprior.ensemble import Ensemble, Stopping
+from ncprior.ensemble import Ensemble
 from ncprior.errors import UserError
+from ncprior.holdout import Stopping
 from ncprior.input_priors import Gaussian
 from ncprior.methods import methods
 from ncprior.presets import TABLES

@@ -17,10 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 
+from ncprior.calibration import with_all_rows
 from ncprior.data.encoding import Encoder
 from ncprior.engine import CDF, LOG_PROB, MEAN, Engine, Spec, chunked
-from ncprior.ensemble import Holdout, Stopping, Table, hold_out
+from ncprior.ensemble import Table
 from ncprior.errors import UserError
+from ncprior.holdout import Holdout, Stopping, hold_out
 from ncprior.methods import Method
 from ncprior.prediction import MixturePrediction
 from ncprior.recipe import (
@@ -180,18 +182,9 @@ def _searched(
                 whole[sharp::2, 2] = of_family / len(whole[sharp::2])
     validation = _validate(blank._replace(weights=first, calibration=tried), inputs, targets, held[0])
     if families == 2:  # the half that is exact on the data; what the other does off it more rows mend little
-        calibration[1::2, 0] *= _with_all_rows(held[0])
+        train, gap, random = (len(part) for part in held[0])
+        calibration[1::2, 0] *= with_all_rows(train, gap + random)
     return blank._replace(calibration=calibration, steps=tuple(steps.tolist()), validation=validation)
-
-
-def _with_all_rows(held: Holdout) -> float:
-    """What members trained on all rows must multiply the noise with that suits those without their held-out rows.
-
-    Errors fall with about the fourth root of the number of rows. And scales that are best for few rows, two of them,
-    are too small for others: as many degrees of freedom are lost.
-    """
-    train, out = len(held.train), len(held.gap) + len(held.random)
-    return (train / (train + out)) ** 0.25 * math.sqrt(out / (out - 2)) if out > 2 else 1.0
 
 
 def go_on(
