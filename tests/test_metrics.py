@@ -97,6 +97,14 @@ def test_crps_of_a_normal_is_the_known_closed_form(hand):
     assert hand["crps"] == pytest.approx(scores.sum(-1).mean(), rel=1e-5)
 
 
+def test_scores_are_those_of_other_packages(hand):
+    """Of the same six normals: ``crps_gaussian`` of properscoring 0.1, the rest of uncertainty-toolbox 0.1.1."""
+    each = [[0.60244136, 0.23369498], [0.11684749, 1.19056221], [1.33631481, 1.33631481]]
+    np.testing.assert_allclose(hand["crps"], np.sum(each) / 3, rtol=1e-5)
+    np.testing.assert_allclose(hand["nlpd"], 2 * 1.5747278641, rtol=1e-5)  # they take means over rows and outputs
+    np.testing.assert_allclose(hand["sharpness"], 2**0.5 * 1.4071247279, rtol=1e-5)
+
+
 @pytest.fixture(scope="module")
 def mixture_crps():
     """The CRPS of every mixture for every outcome."""
