@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ncprior import NCPRegressor, fitting
+from ncprior import NCPRegressor, fitting, recipe
 from ncprior.ensemble import Ensemble
 from ncprior.errors import UserError
 from ncprior.holdout import Stopping
@@ -365,7 +365,8 @@ def test_few_different_rows_are_enough_to_search(different):
 
 
 def test_few_members_search_on_many_rows(monkeypatch):
-    monkeypatch.setattr(fitting, "_MANY", 40)
+    for part in (fitting, recipe):  # which also noises fewer rows then
+        monkeypatch.setattr(part, "MANY", 40)
     monkeypatch.setattr(fitting, "_SEARCHERS", 2)
     X, y = wave(60)
     searched = []
