@@ -18,6 +18,7 @@ import pytest
 from ncprior.cli.main import main
 from ncprior.experiments.learning_curves import load_networks
 from ncprior.experiments.records import Records
+from ncprior.experiments.regression import UNUSED
 
 NCPRIOR = str(Path(sys.executable).parent / "ncprior")
 SMALL = ["--seeds", "2", "--set", "hidden=16,16", "--set", "select_every=5", "--set", "evaluate_every=5"]
@@ -312,6 +313,30 @@ def test_robustness_runs_all_settings_of_a_method_as_one_batch(flights, tmp_path
     assert (out / "figures" / "figure5.pdf").exists()
 
 
+def test_regression_runs_its_seeds_with_the_settings_asked_for(flights, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    asked = {"hidden": "8", "gamma": "0.3", "validation": "0.25", "epochs": "2", "batch_size": "16"}
+    options = [word for name, value in asked.items() for word in ("--set", f"{name}={value}")]
+    words = ["paper", "regression", "--data", flights, "--methods", "bbb+ncp", "--seeds", 2, *options, "--out", out]
+    monkeypatch.setattr(sys, "argv", ["ncprior", *map(str, words)])
+    monkeypatch.setattr("ncprior.experiments.regression.baselines", lambda _: ({}, []))  # they have their own tests
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code
+    results = json.loads((out / "results.json").read_text())
+    config, values = results["config"], results["methods"]["bbb+ncp"]
+    assert (config["settings"]["hidden"], config["settings"]["gamma"]) == ([8], 0.3)
+    assert (config["seeds"], config["schedule"]["validation"]) == (2, 0.25)
+    table = pq.read_table(out / "metrics" / "bbb+ncp.parquet").to_pydict()
+    assert (table["seed"], table["epoch"]) == ([0, 0, 1, 1], [1, 2, 1, 2])
+    # The epoch that is best on the rows kept apart is the one that counts.
+    best = [1 + int(np.argmin(table["valid_nlpd"][start : start + 2])) for start in (0, 2)]
+    assert values["epochs"] == best
+    kept = [table["test_rmse"][start + epoch - 1] for start, epoch in zip((0, 2), best, strict=True)]
+    assert values["test_rmse"]["mean"] == pytest.approx(np.mean(kept))
+    assert f"{np.mean(kept):.3f} ± {np.std(kept):.3f}" in (out / "report.html").read_text()
+
+
 def test_one_page_with_all_experiments(finished, flights_run, tmp_path):
     folder = tmp_path / "all"
     folder.mkdir()
@@ -337,6 +362,10 @@ def test_one_page_with_all_experiments(finished, flights_run, tmp_path):
         (["robustness", "flights", "--data", "npy:/nowhere/x"], "x-train-inputs.npy"),
         (["regression", "--data", "npy:/nowhere/x"], "x-train-inputs.npy"),
         (["regression", "--methods", "magic"], "unknown method 'magic'"),
+        (["regression", "--seeds", "0"], "seeds must be at least 1"),
+        (["regression", "--set", "magic=1"], "--set magic=1: give NAME=VALUE with one of the names hidden,"),
+        (["regression", "--set", "remainder=filled"], "choose smaller or dropped"),
+        *((["regression", "--set", f"{name}=1"], f"does not use {name}") for name in UNUSED),
     ],
 )
 def test_bad_flight_options_get_one_clear_line(tmp_path, arguments, message, mistake):

@@ -24,6 +24,7 @@ from ncprior.networks import MLP
 from ncprior.objectives import Batch
 from ncprior.optimizers import adam
 from ncprior.report import regression as pictures
+from ncprior.report.page import report
 from ncprior.training import combine
 
 ROWS, TESTS = 600, 150
@@ -54,14 +55,14 @@ def no_trees():
         yield
 
 
-def tiny(schedule=Schedule(epochs=3), names=("bbb+ncp",), preset="reference", **changes):  # noqa: B008
-    config = configure(preset=preset, methods=tuple(names))
+def tiny(schedule=Schedule(epochs=3), names=("bbb+ncp",), preset="reference", seeds=1, **changes):  # noqa: B008
+    config = configure(preset=preset, methods=tuple(names), seeds=seeds)
     settings = dataclasses.replace(config.settings, **(TINY | changes))
     return dataclasses.replace(config, settings=settings, schedule=schedule)
 
 
-def prepared(name, config):
-    return Regression(methods(config.settings)[name], config.settings, config.schedule, DATA, config.seed)
+def prepared(name, config, seed=0):
+    return Regression(methods(config.settings)[name], config.settings, config.schedule, DATA, seed)
 
 
 def trained(one, first=1, last=1, state=None):
@@ -72,12 +73,18 @@ def trained(one, first=1, last=1, state=None):
     return state
 
 
+def networks(records, name, one):
+    """The networks of all seeds on record."""
+    many = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], records.config["seeds"], 0), one.start().params)
+    return records.read_tree(f"models/{name}.safetensors", many)
+
+
 def create(folder, config, *, resume=False):
     return Records.create(folder, regression.NAME, dataclasses.asdict(config), resume=resume)
 
 
 def test_configuration_follows_the_preset_and_the_recipe():
-    reference, paper = configure(), configure(preset="paper", recipe="tuned", epochs=4, batch_size=128, seed=3)
+    reference, paper = configure(), configure(preset="paper", recipe="tuned", epochs=4, batch_size=128, seeds=5)
     assert (reference.settings.hidden, paper.settings.hidden) == ((1000, 1000, 1000), (512, 512, 512))
     assert (reference.settings.expectation, paper.settings.expectation) == ("sampled", "exact")
     assert (reference.settings.input_noise_std, reference.settings.gamma) == (0.1, 0.1)
@@ -85,9 +92,10 @@ def test_configuration_follows_the_preset_and_the_recipe():
     assert reference.settings.learning_rate == 1e-4
     assert reference.schedule.decay == "none"
     assert paper.settings.input_noise_std == pytest.approx(0.1**0.5)
-    assert (paper.settings.gamma, paper.settings.batch_size, paper.seed) == (1.0, 128, 3)
+    assert (paper.settings.gamma, paper.settings.batch_size, paper.seeds) == (1.0, 128, 5)
     assert paper.schedule == dataclasses.replace(regression.RECIPES["tuned"].schedule, epochs=4)
     assert configure(quick=True).rows is not None
+    assert (configure().seeds, configure(quick=True).seeds) == (3, 1)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +105,8 @@ def test_configuration_follows_the_preset_and_the_recipe():
         (lambda: configure(methods=("gp",)), "unknown method 'gp'"),
         (lambda: configure(methods=()), "no method given"),
         (lambda: configure(epochs=0), "epochs must be at least 1"),
-        (lambda: configure(seed=-1), "seed must be at least 0"),
+        (lambda: configure(seeds=0), "seeds must be at least 1"),
+        (lambda: tiny(remainder="filled"), "choose smaller or dropped"),
         (lambda: Schedule(validation=1.0), "validation must be at least 0 and below 1"),
         (lambda: Schedule(bins=-1), "bins must not be negative"),
         (lambda: Schedule(beta=1.5), "beta must be between 0 and 1"),
@@ -209,11 +218,11 @@ def test_the_learning_rate_falls_along_a_cosine():
 
 
 def test_drawn_rows_keep_their_order():
-    few = draw_rows(DATA, 50, seed=0)
+    few = draw_rows(DATA, 50)
     places = [np.flatnonzero((DATA.train_inputs == row).all(1))[0] for row in few.train_inputs]
     assert len(few.train_inputs) == len(few.train_targets) == 50
     assert places == sorted(places)
-    assert draw_rows(DATA, 10**6, seed=0).train_inputs.shape == DATA.train_inputs.shape
+    assert draw_rows(DATA, 10**6).train_inputs.shape == DATA.train_inputs.shape
 
 
 def test_baselines_against_numpy():
@@ -263,12 +272,12 @@ def finished(tmp_path_factory):
     schedule = Schedule(epochs=3, validation=0.25, decay="cosine", bins=4, beta=0.5)
     config = tiny(schedule, ("bbb", "det"), weight_prior_std=1e-30)
     records, heard = create(tmp_path_factory.mktemp("regression") / "run", config), []
-    stopped = run(config, DATA, records, heard.append)
-    return config, records, heard, stopped
+    run(config, DATA, records, heard.append)
+    return config, records, heard
 
 
 def test_a_run_leaves_complete_records(finished):
-    _, records, heard, _ = finished
+    _, records, heard = finished
     results = json.loads((records.folder / "results.json").read_text())
     assert results["experiment"] == "regression"
     assert list(results["methods"]) == ["bbb", "det"]
@@ -277,7 +286,7 @@ def test_a_run_leaves_complete_records(finished):
     values, columns = results["methods"]["det"], records.read_table("metrics/det.parquet")
     best = int(np.argmin(columns["valid_nlpd"]))
     assert columns["epoch"].tolist() == [1, 2, 3]
-    assert values["epoch"] == records.read_notes("models/det.safetensors")["epoch"] == best + 1
+    assert values["epochs"] == records.read_notes("models/det.safetensors")["epochs"] == [best + 1]
     for name in ("test_rmse", "test_nlpd", "train_rmse", "train_nlpd"):
         value = columns[name][best]
         assert values[name] == {"mean": value, "std": 0.0, "median": value}
@@ -290,9 +299,9 @@ def test_a_run_leaves_complete_records(finished):
 
 
 def test_metrics_are_those_of_the_kept_network_in_units_of_the_target(finished):
-    config, records, _, _ = finished
+    config, records, _ = finished
     one = prepared("det", config)
-    params = records.read_tree("models/det.safetensors", one.start().params)
+    params = jax.tree.map(lambda leaf: leaf[0], networks(records, "det", one))
     mean = np.asarray(one.method(combine(params, one.static), DATA.train_inputs).mean)
     error = DATA.target_scale * (mean - DATA.train_targets)
     values = records.read_json("results.json")["methods"]["det"]
@@ -302,55 +311,119 @@ def test_metrics_are_those_of_the_kept_network_in_units_of_the_target(finished):
 
 
 def test_a_method_whose_loss_is_not_finite_stops_and_the_others_go_on(finished):
-    _, records, heard, stopped = finished
-    assert stopped == {"bbb": "the loss was not finite in epoch 1 (term weight_kl)"}
-    assert [progress.failed for progress in heard if progress.failed] == [stopped["bbb"]]
+    _, records, heard = finished
+    reason = "the loss was not finite in epoch 1 (term weight_kl)"
+    assert [progress.failed for progress in heard if progress.failed] == [reason]
     results = records.read_json("results.json")
-    assert results["failed"] == stopped
+    assert results["failed_seeds"] == {"bbb": {"0": reason}}
     assert results["methods"]["bbb"]["test_rmse"]["mean"] is None
 
 
 def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
-    config = tiny(Schedule(epochs=3, validation=0.25, decay="cosine"))
+    """In the second seed; the first is not trained again."""
+    config = tiny(Schedule(epochs=3, validation=0.25, decay="cosine"), seeds=2)
     whole, parts = create(tmp_path / "whole", config), create(tmp_path / "parts", config)
     one = prepared("bbb+ncp", config)  # the runs share their programs, which take long to compile, and nothing else
-    monkeypatch.setattr(regression, "Regression", lambda *_: one)
+    monkeypatch.setattr(regression, "Regression", lambda *_, seed: one.with_seed(seed))
     run(config, DATA, whole)
 
     def interrupt(progress):
-        if progress.epoch > 1.4:
+        if progress.seed == 1 and progress.epoch > 1.4:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run(config, DATA, parts, interrupt)
-    assert parts.read_notes("checkpoints/bbb+ncp.safetensors")["epoch"] == 1
-    run(config, DATA, create(tmp_path / "parts", config, resume=True))
+    notes = parts.read_notes("checkpoints/bbb+ncp.safetensors")
+    assert (len(notes["finished"]), notes["epoch"]) == (1, 1)
+    heard = []
+    run(config, DATA, create(tmp_path / "parts", config, resume=True), heard.append)
+    assert {progress.seed for progress in heard} == {1}
     for name, values in whole.read_table("metrics/bbb+ncp.parquet").items():
         np.testing.assert_array_equal(parts.read_table("metrics/bbb+ncp.parquet")[name], values)
-    like = one.start().params
-    models = [jax.tree.leaves(records.read_tree("models/bbb+ncp.safetensors", like)) for records in (whole, parts)]
-    for a, b in zip(*models, strict=True):
+    for a, b in zip(*(jax.tree.leaves(networks(records, "bbb+ncp", one)) for records in (whole, parts)), strict=True):
         np.testing.assert_array_equal(a, b)
     assert whole.read_json("results.json")["methods"] == parts.read_json("results.json")["methods"]
 
 
+@pytest.fixture(scope="module")
+def two_seeds(tmp_path_factory):
+    config = tiny(Schedule(epochs=2), ("det",), seeds=2)
+    records, heard = create(tmp_path_factory.mktemp("regression") / "seeds", config), []
+    run(config, DATA, records, heard.append)
+    return config, records, heard
+
+
+def test_a_seed_does_not_depend_on_the_others(two_seeds):
+    config, records, _ = two_seeds
+    columns = records.read_table("metrics/det.parquet")
+    assert columns["seed"].tolist() == [0, 0, 1, 1]
+    assert columns["epoch"].tolist() == [1, 2, 1, 2]
+    for seed in (0, 1):
+        alone = prepared("det", config, seed)
+        values = alone.evaluate(trained(alone, 1, 2))
+        for name, value in values.items():
+            assert columns[name][columns["seed"] == seed][-1] == value, name
+    assert columns["test_rmse"][1] != columns["test_rmse"][3]
+
+
+def test_results_are_over_the_seeds(two_seeds):
+    _, records, heard = two_seeds
+    values = records.read_json("results.json")["methods"]["det"]
+    rmse = records.read_table("metrics/det.parquet")["test_rmse"][[1, 3]]
+    assert values["epochs"] == [2, 2]
+    assert values["test_rmse"] == {"mean": rmse.mean(), "std": rmse.std(), "median": np.median(rmse)}
+    np.testing.assert_array_equal(regression.final(records)["det"]["test_rmse"], rmse)
+    row = pictures.collect_table(records)[-1]
+    assert row.rmse == (rmse.mean(), rmse.std(), np.median(rmse))
+    assert row.note == "nyc2013, temporal, 2 seeds, epoch 2 of 2"
+    assert [len(curve.values) for curve in pictures.collect_curves(records)["test_rmse"]["det"]] == [2, 2]
+    assert describe(heard[-1])[:3] == ("det", 4, 4)
+    assert "seed 1" in describe(heard[-1]).state
+
+
+def test_a_seed_that_stops_is_on_record_and_the_next_goes_on(tmp_path, monkeypatch):
+    config = tiny(Schedule(epochs=2), ("det",), seeds=3)
+    records, one = create(tmp_path / "run", config), prepared("det", config)
+    monkeypatch.setattr(regression, "Regression", lambda *_, seed: one.with_seed(seed))
+    plain = Regression.failure
+    monkeypatch.setattr(Regression, "failure", lambda self, state: "it must" if self.seed == 1 else plain(self, state))
+    run(config, DATA, records)
+    results = records.read_json("results.json")
+    assert results["failed_seeds"] == {"det": {"1": "it must"}}
+    found = regression.final(records)["det"]["test_rmse"]
+    assert np.isnan(found).tolist() == [False, True, False]
+    assert results["methods"]["det"]["test_rmse"]["mean"] == np.nanmean(found)
+    row = pictures.collect_table(records)[-1]
+    assert row.note == "nyc2013, temporal, 3 seeds, epoch 2 of 2; stopped: 1 of 3"
+    page = report(records.folder).read_text()
+    assert "Det, run 1: it must" in page
+    assert f"{found[0] / 2 + found[2] / 2:.3f} ± {abs(found[0] - found[2]) / 2:.3f}" in page
+
+
 def test_the_table_is_collected_from_records(finished):
-    _, records, _, stopped = finished
+    _, records, _ = finished
     rows = pictures.collect_table(records)
     assert [row.kind for row in rows] == ["published"] * 8 + ["baseline"] * 2 + ["this run"] * 2
-    assert rows[0][:5] == ("gPoE (Deisenroth & Ng 2015)", "published", "authors' split", 8.1, None)
-    assert (rows[-2].note, rows[-2].rmse) == (f"stopped: {stopped['bbb']}", None)
+    assert rows[0][:5] == (
+        "gPoE (Deisenroth & Ng 2015)",
+        "published",
+        "authors' split",
+        (8.1,) + (None,) * 2,
+        (None,) * 3,
+    )
+    assert (rows[-2].note, rows[-2].rmse.mean) == ("nyc2013, temporal, one seed; stopped: 1 of 1", None)
     values = records.read_json("results.json")["methods"]["det"]
-    numbers = [values[key]["mean"] for key in ("test_nlpd", "test_rmse", "train_nlpd", "train_rmse")]
-    assert rows[-1] == ("Det", "this run", f"nyc2013, temporal, epoch {values['epoch']} of 3", *numbers)
+    numbers = [(values[key]["mean"], None, None) for key in ("test_nlpd", "test_rmse", "train_nlpd", "train_rmse")]
+    note = f"nyc2013, temporal, one seed, epoch {values['epochs'][0]} of 3"
+    assert rows[-1] == ("Det", "this run", note, *numbers)
 
 
 def test_curves_are_collected_and_drawn_from_records(finished, tmp_path):
-    _, records, _, _ = finished
+    _, records, _ = finished
     columns = records.read_table("metrics/det.parquet")
     curves = pictures.collect_curves(records)
     assert {metric: list(methods) for metric, methods in curves.items()} == {key: ["det"] for key in curves}
-    np.testing.assert_array_equal(curves["train_nlpd"]["det"].values, columns["train_nlpd"])
+    np.testing.assert_array_equal(curves["train_nlpd"]["det"][0].values, columns["train_nlpd"])
     figure = pictures.draw_curves(curves, pictures.collect_baselines(records))
     assert [axis.get_title() for axis in figure.axes][2] == "Test RMSE (minutes)"
     np.testing.assert_array_equal(figure.axes[1].get_lines()[0].get_ydata(), columns["train_nlpd"])
@@ -365,11 +438,13 @@ def test_the_experiment_loads_the_flights_it_is_told_to(monkeypatch, tmp_path):
         return DATA
 
     monkeypatch.setattr(regression.flights, "load", load)
-    monkeypatch.setattr(regression, "run", lambda _config, data, *_: {"rows": len(data.train_inputs)})
+    ran = []
+    monkeypatch.setattr(regression, "run", lambda _config, data, *_: ran.append(len(data.train_inputs)))
     config = configure("dataexpo", "plane-order", ("2008.csv",), "p.csv", methods=("det",), recipe="tuned", quick=True)
     config = dataclasses.replace(config, rows=100)
     records = create(tmp_path / "run", config)
-    assert regression.experiment(config, records) == {"rows": 100}
+    regression.experiment(config, records)
+    assert ran == [100]
     # The baselines see the benchmark's inputs, the networks those of the recipe; what is on record is not made again.
     asked_for = ("dataexpo", ["2008.csv"], "plane-order", "p.csv")
     assert asked == [(*asked_for, "hhmm"), (*asked_for, "minutes")]
@@ -379,7 +454,7 @@ def test_the_experiment_loads_the_flights_it_is_told_to(monkeypatch, tmp_path):
 
 def test_progress_names_errors_only_when_they_are_known():
     def state(rmse, nlpd):
-        return describe(Progress("bbb", 1.5, 10, 1e4, 3.0, rmse, nlpd, None)).state
+        return describe(Progress("bbb", 0, 1, 1.5, 10, 1e4, 3.0, rmse, nlpd, None)).state
 
     assert state(np.nan, np.nan) == "10,000 rows/s"
     assert state(44.7, 5.4) == "10,000 rows/s, test RMSE 44.7, NLPD 5.4"

@@ -9,14 +9,25 @@ from ncprior.errors import UserError
 T = TypeVar("T")
 
 
-def apply_changes(config: T, changes: list[str], parts: tuple[str, ...] = ("settings", "schedule")) -> T:
-    """The configuration with fields of its parts replaced, each given as ``NAME=VALUE``."""
+def apply_changes(
+    config: T,
+    changes: list[str],
+    parts: tuple[str, ...] = ("settings", "schedule"),
+    *,
+    unused: tuple[str, ...] = (),
+) -> T:
+    """The configuration with fields of its parts replaced, each given as ``NAME=VALUE``.
+
+    A field that the experiment has no use for is refused.
+    """
     values: dict[str, dict[str, Any]] = {part: {} for part in parts}
     for change in changes:
         name, found, text = change.partition("=")
         owners = [part for part in parts if name in _fields(getattr(config, part))]
+        if name in unused:
+            raise UserError(f"--set {change}: this experiment does not use {name}")
         if not found or not owners:
-            known = [field for part in parts for field in _fields(getattr(config, part))]
+            known = [field for part in parts for field in _fields(getattr(config, part)) if field not in unused]
             raise UserError(f"--set {change}: give NAME=VALUE with one of the names {', '.join(known)}")
         kind = get_type_hints(type(getattr(config, owners[0])))[name]
         values[owners[0]][name] = parse(text, kind, name)

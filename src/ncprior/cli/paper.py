@@ -210,8 +210,9 @@ def paper_regression(
     methods: MethodsOption = "bbb,bbb+ncp,odc+ncp,det",
     epochs: Annotated[int | None, typer.Option(help="Epochs. \\[default: the recipe's]")] = None,
     batch_size: Annotated[int, typer.Option(help="Rows in a mini batch.")] = 256,
-    seed: Annotated[int, typer.Option(help="Seed of weights, batches and noise.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="Narrow networks on 50,000 rows.")] = False,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 3; quick: 1]")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="One seed, narrow networks on 50,000 rows.")] = False,
+    change: SetOption = None,
     out: OutOption = Path("runs/regression"),
     resume: ResumeOption = False,
 ) -> None:
@@ -222,8 +223,11 @@ def paper_regression(
       ncprior paper regression --quick
 
       ncprior paper regression --data dataexpo:2008.csv.bz2 --split plane-order --recipe tuned --out runs/table1
+
+      ncprior paper regression --seeds 1 --set validation=0.125 --out runs/chosen-epoch
     """
     # Without `use_all_cores`: a wide network is fastest on one device whose multiplies use every core.
+    from ncprior.cli.options import apply_changes
     from ncprior.cli.progress import progress_bars
     from ncprior.experiments import regression
     from ncprior.experiments.records import Records
@@ -237,9 +241,10 @@ def paper_regression(
         methods=split_names(methods),
         epochs=epochs,
         batch_size=batch_size,
-        seed=seed,
+        seeds=seeds,
         quick=quick,
     )
+    config = apply_changes(config, change or [], unused=regression.UNUSED)
     records = Records.create(out, regression.NAME, dataclasses.asdict(config), resume=resume)
     with stoppable(RESUME):
         with progress_bars(config.methods, finished(records, config.methods)) as show:

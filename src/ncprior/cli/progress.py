@@ -32,11 +32,13 @@ class Step(NamedTuple):
 def describe(progress: Any) -> Step:
     """What an experiment tells about its progress, in words."""
     if isinstance(progress, regression.Progress):
-        state = f"{progress.rows_per_second:,.0f} rows/s"
+        seed = f", seed {progress.seed}" if progress.seeds > 1 else ""
+        state = f"{progress.rows_per_second:,.0f} rows/s{seed}"
         if not math.isnan(progress.test_rmse):
             state += f", test RMSE {progress.test_rmse:.3g}, NLPD {progress.test_nlpd:.3g}"
-        problems = [f"{title(progress.method)} stopped: {progress.failed}"] if progress.failed else []
-        return Step(progress.method, progress.epoch, progress.epochs, state, problems)
+        problems = [f"{title(progress.method)}{seed} stopped: {progress.failed}"] if progress.failed else []
+        epoch = progress.seed * progress.epochs + progress.epoch
+        return Step(progress.method, epoch, progress.seeds * progress.epochs, state, problems)
     assert isinstance(progress, learning_curves.Progress)
     state = (
         f"{progress.seeds} runs, {progress.labels} labels, test RMSE {progress.test_rmse:.3g}, "

@@ -5,6 +5,7 @@ weights, takes their step and hands the new weights round. The noise on the inpu
 the number of devices changes results by rounding only.
 """
 
+import copy
 import dataclasses
 import itertools
 from collections.abc import Iterator
@@ -115,8 +116,8 @@ class Regression:
         network = eqx.filter_jit(self._init)()
         self.static = eqx.filter(network, eqx.is_inexact_array, inverse=True)
         self._train = Rows(self._everywhere(inputs), self._everywhere(targets))
-        self._evaluated, self._parts = self._rows_to_evaluate()
         self._begin = jax.tree.map(np.asarray, eqx.filter(network, eqx.is_inexact_array))
+        self._evaluated, self._parts = self._rows_to_evaluate()
         moments = jax.tree.map(lambda leaf: _SPLIT if self._is_split(leaf) else _SAME, self._begin)
         self._specs: Any = State(
             params=jax.tree.map(lambda _: _SAME, self._begin),
@@ -136,6 +137,16 @@ class Regression:
         )
         self._shuffle = jax.jit(self._shuffle_rows, out_shardings=NamedSharding(self.mesh, _SAME))
         self._measure = jax.jit(self._measure_parts)
+
+    def with_seed(self, seed: int) -> "Regression":
+        """The same with another seed of weights, batches and noise; programs and rows are shared."""
+        if seed == self.seed:
+            return self
+        other = copy.copy(self)
+        other.seed = seed
+        other._begin = jax.tree.map(np.asarray, eqx.filter(eqx.filter_jit(other._init)(), eqx.is_inexact_array))
+        other._evaluated, other._parts = other._rows_to_evaluate()
+        return other
 
     def start(self) -> State:
         """The network before training."""

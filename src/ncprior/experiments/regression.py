@@ -3,23 +3,23 @@
 The paper trains one network with three layers of 1000 units for each method, and says neither for how many epochs nor
 when it stopped. The recipe ``paper`` trains it a fixed number of epochs at the paper's learning rate; ``tuned`` says
 how to do better, see `RECIPES`. No recipe looks at test rows; with ``validation`` in the schedule, the last part of the
-training rows, in the order of the split, says which epoch is best.
+training rows, in the order of the split, says which epoch is best. Networks are trained one after the other, every seed
+of a method before the next method, as a step uses every core.
 """
 
 import dataclasses
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from ncprior.data import flights
 from ncprior.data.dataset import Dataset
 from ncprior.errors import UserError
-from ncprior.experiments.data_parallel import Regression, Schedule, State
+from ncprior.experiments.data_parallel import Regression, Schedule
 from ncprior.experiments.records import Records, summary
+from ncprior.experiments.seed_by_seed import Progress, model_file, train_seeds
 from ncprior.methods import methods
 from ncprior.metrics import METRICS
 from ncprior.presets import PRESETS, Settings
@@ -27,6 +27,9 @@ from ncprior.presets import PRESETS, Settings
 NAME = "regression"
 DEFAULT_METHODS = ("bbb", "bbb+ncp", "odc+ncp", "det")
 """The three models of Table 1, and the network without uncertainty."""
+SEEDS = 3
+UNUSED = ("gain_exponent", "det_score", "temperature", "draw")
+"""Settings that say how labels are chosen: here all rows have theirs."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Config:
     paths: tuple[str, ...] = ()
     planes: str | None = None
     methods: tuple[str, ...] = DEFAULT_METHODS
-    seed: int = 0
+    seeds: int = SEEDS
     times: str = "hhmm"
     """Form of the times of day that the networks see; see `ncprior.data.flights.load`."""
     rows: int | None = None
@@ -55,8 +58,10 @@ class Config:
                 raise UserError(f"unknown method {name!r}: choose from {', '.join(known)}")
         if not self.methods:
             raise UserError(f"no method given: choose from {', '.join(known)}")
-        if not 0 <= self.seed < 2**32:
-            raise UserError(f"seed must be at least 0 and below 2^32, got {self.seed}")
+        if self.seeds < 1:
+            raise UserError(f"seeds must be at least 1, got {self.seeds}")
+        if self.settings.remainder == "filled":
+            raise UserError("remainder=filled is not for networks on all rows: choose smaller or dropped")
         if self.rows is not None and self.rows < 1:
             raise UserError(f"rows must be at least 1, got {self.rows}")
 
@@ -101,10 +106,10 @@ def configure(
     methods: tuple[str, ...] = DEFAULT_METHODS,
     epochs: int | None = None,
     batch_size: int = 256,
-    seed: int = 0,
+    seeds: int | None = None,
     quick: bool = False,
 ) -> Config:
-    """The configuration of the experiment, in full or in a quick version: narrow networks on 50,000 training rows."""
+    """The configuration of the experiment, in full or in a quick version: one seed, narrow networks, 50,000 rows."""
     if recipe not in RECIPES:
         raise UserError(f"unknown recipe {recipe!r}: choose from {', '.join(RECIPES)}")
     schedule, changes, times = RECIPES[recipe]
@@ -112,8 +117,8 @@ def configure(
         schedule = dataclasses.replace(schedule, epochs=epochs)
     changes = {"batch_size": batch_size, **_FLIGHTS[preset], **changes, **({"hidden": (100,) * 3} if quick else {})}
     settings = dataclasses.replace(PRESETS[preset], **changes)
-    rows = 50_000 if quick else None
-    return Config(preset, settings, schedule, recipe, source, split, paths, planes, methods, seed, times, rows)
+    rows, seeds = 50_000 if quick else None, seeds if seeds is not None else 1 if quick else SEEDS
+    return Config(preset, settings, schedule, recipe, source, split, paths, planes, methods, seeds, times, rows)
 
 
 def baselines(data: Dataset) -> tuple[dict[str, dict[str, float]], list[str]]:
@@ -151,29 +156,16 @@ def baselines(data: Dataset) -> tuple[dict[str, dict[str, float]], list[str]]:
     return scores, notes
 
 
-class Progress(NamedTuple):
-    """How far a run has come, for people to look at. The metrics are those of the last whole epoch, at first NaN."""
-
-    method: str
-    epoch: float  # epochs done, with the part of the present one
-    epochs: int
-    rows_per_second: float
-    seconds_left: float  # of this method
-    test_rmse: float
-    test_nlpd: float
-    failed: str | None  # why the method stopped
-
-
-def experiment(config: Config, records: Records, show: Callable[[Progress], None] = lambda _: None) -> dict[str, str]:
-    """Runs what is not in the records yet; gives the methods that stopped early, and why."""
+def experiment(config: Config, records: Records, show: Callable[[Progress], None] = lambda _: None) -> None:
+    """Runs what is not in the records yet."""
 
     def load(times: str) -> Dataset:
         data = flights.load(config.source, config.paths, split=config.split, planes=config.planes, times=times)
-        return data if config.rows is None else draw_rows(data, config.rows, config.seed)
+        return data if config.rows is None else draw_rows(data, config.rows)
 
     # The baselines always see the benchmark's own inputs.
     _compare(lambda: load("hhmm"), records)
-    return run(config, load(config.times), records, show)
+    run(config, load(config.times), records, show)
 
 
 def _compare(load: Callable[[], Dataset], records: Records) -> None:
@@ -183,138 +175,71 @@ def _compare(load: Callable[[], Dataset], records: Records) -> None:
         records.write_json("baselines.json", {"values": found, "notes": notes})
 
 
-def draw_rows(data: Dataset, rows: int, seed: int) -> Dataset:
-    """The data with this many of its training rows, drawn at random, in their order."""
+def draw_rows(data: Dataset, rows: int) -> Dataset:
+    """The data with this many of its training rows, drawn at random and the same ones each time, in their order."""
     count = len(data.train_inputs)
-    drawn = np.sort(np.random.default_rng(seed).choice(count, min(count, rows), replace=False))
+    drawn = np.sort(np.random.default_rng(0).choice(count, min(count, rows), replace=False))
     return data._replace(train_inputs=data.train_inputs[drawn], train_targets=data.train_targets[drawn])
 
 
-def run(
-    config: Config, data: Dataset, records: Records, show: Callable[[Progress], None] = lambda _: None
-) -> dict[str, str]:
-    """Trains every method that is not in the records yet, each from where its records end."""
+def run(config: Config, data: Dataset, records: Records, show: Callable[[Progress], None] = lambda _: None) -> None:
+    """Trains every method and seed that is not in the records yet, each from where its records end."""
     table = methods(config.settings)
     regressions = {
-        name: Regression(table[name], config.settings, config.schedule, data, config.seed)
+        name: Regression(table[name], config.settings, config.schedule, data, seed=0)
         for name in config.methods
-        if not records.exists(_model(name))
+        if not records.exists(model_file(name))
     }
     _compare(lambda: data, records)
     for name, regression in regressions.items():
-        _run_method(name, regression, records, show)
-    return write_results(records)
+        train_seeds(name, regression, config.seeds, records, show)
+    write_results(records)
 
 
-def write_results(records: Records) -> dict[str, str]:
-    """Every method's values at its chosen epoch, as ``results.json``; gives the methods that stopped early."""
-    config = records.config
-    results: dict[str, Any] = {}
-    stopped: dict[str, str] = {}
-    for name in config["methods"]:
-        notes = records.read_notes(_model(name))
-        if notes["failed"]:
-            stopped[name] = notes["failed"]
-            results[name] = {f"{part}_{key}": summary([]) for part in ("train", "test") for key in METRICS}
+def final(records: Records) -> dict[str, dict[str, np.ndarray]]:
+    """Every metric of every seed at the epoch whose weights were kept, by method; NaN of seeds that stopped early."""
+    found = {}
+    for name in records.config["methods"]:
+        notes = records.read_notes(model_file(name))
+        if not records.exists(f"metrics/{name}.parquet"):  # no seed came to the end of an epoch
+            nothing = np.full(len(notes["seeds"]), np.nan)
+            found[name] = {f"{part}_{key}": nothing for part in ("train", "test") for key in METRICS}
             continue
         columns = records.read_table(f"metrics/{name}.parquet")
-        chosen = columns["epoch"] == notes["epoch"]
-        kinds = [key for key in columns if key.startswith(("train_", "valid_", "test_"))]
-        results[name] = {key: summary(columns[key][chosen]) for key in kinds} | {"epoch": notes["epoch"]}
+        values = {
+            key: np.full(len(notes["seeds"]), np.nan)
+            for key in columns
+            if key.startswith(("train_", "valid_", "test_"))
+        }
+        for i, (seed, epoch) in enumerate(zip(notes["seeds"], notes["epochs"], strict=True)):
+            if str(seed) not in notes["failed"]:
+                (kept,) = np.flatnonzero((columns["seed"] == seed) & (columns["epoch"] == epoch))
+                for key in values:
+                    values[key][i] = columns[key][kept]
+        found[name] = values
+    return found
+
+
+def write_results(records: Records) -> None:
+    """Every method's values over the seeds, each at its kept epoch, as ``results.json``."""
+    config = records.config
+    if "seeds" not in config:
+        raise UserError(f"{records.folder} is a run of an earlier version, which had one seed: run it again")
+    notes = {name: records.read_notes(model_file(name)) for name in config["methods"]}
+    results = {
+        name: {key: summary(values) for key, values in metrics.items()} | {"epochs": notes[name]["epochs"]}
+        for name, metrics in final(records).items()
+    }
     comparison = records.read_json("baselines.json")
     records.write_json(
         "results.json",
         {
             "experiment": records.experiment,
             "methods": results,
-            "failed": stopped,
+            "failed_seeds": {name: found["failed"] for name, found in notes.items() if found["failed"]},
             "baselines": comparison["values"],
             "notes": comparison["notes"],
             "config": config,
             "versions": records.versions,
         },
     )
-    return stopped
-
-
-class _Standing(NamedTuple):
-    """Where a method stands after a number of epochs."""
-
-    epoch: int
-    state: State
-    columns: dict[str, np.ndarray]  # of the table of metrics
-    best: Any  # the weights that were best on the validation rows, or the last ones
-    chosen: int  # the epoch that they are from
-    seconds: float
-
-
-def _run_method(name: str, regression: Regression, records: Records, show: Callable[[Progress], None]) -> None:
-    epochs, steps = regression.schedule.epochs, regression.steps
-    here, failed = _resume(name, regression, records), None
-    for epoch in range(here.epoch + 1, epochs + 1):
-        started, rate, state = time.monotonic(), 0.0, here.state
-        for state, done in regression.train(here.state, epoch):
-            failed = regression.failure(state)
-            rate = done / (time.monotonic() - started)
-            left = ((epochs - epoch + 1) * steps - done) / rate
-            show(_progress(name, epoch - 1 + done / steps, regression, rate, left, here.columns, failed))
-            if failed:
-                break
-        if failed:
-            break
-        here = _advance(here, regression, state, here.seconds + time.monotonic() - started)
-        records.write_table(f"metrics/{name}.parquet", here.columns)
-        tree = {"state": here.state, "best": here.best}
-        notes = {"epoch": epoch, "chosen": here.chosen, "seconds": here.seconds}
-        records.write_tree(f"checkpoints/{name}.safetensors", tree, **notes)
-        show(_progress(name, epoch, regression, rate, (epochs - epoch) * steps / rate, here.columns))
-    records.write_tree(
-        _model(name), here.best, seed=regression.seed, epoch=here.chosen, failed=failed, seconds=here.seconds
-    )
-    records.remove(f"checkpoints/{name}.safetensors")
-
-
-def _resume(name: str, regression: Regression, records: Records) -> _Standing:
-    state, checkpoint = regression.start(), f"checkpoints/{name}.safetensors"
-    best = jax.tree.map(np.asarray, state.params)
-    if not records.exists(checkpoint):
-        return _Standing(0, state, {}, best, 0, 0.0)
-    notes = records.read_notes(checkpoint)
-    tree = records.read_tree(checkpoint, {"state": state, "best": best})
-    columns = records.read_table(f"metrics/{name}.parquet")
-    # The metrics are written just before the checkpoint, so they may be one epoch ahead of it.
-    kept = columns["epoch"] <= notes["epoch"]
-    columns = {key: value[kept] for key, value in columns.items()}
-    state = regression.place(tree["state"])
-    return _Standing(notes["epoch"], state, columns, tree["best"], notes["chosen"], notes["seconds"])
-
-
-def _advance(here: _Standing, regression: Regression, state: State, seconds: float) -> _Standing:
-    """Where the method stands after one more epoch."""
-    epoch = here.epoch + 1
-    new = {"seed": regression.seed, "epoch": epoch, **regression.evaluate(state)}
-    columns = {
-        key: np.append(here.columns[key], value) if here.columns else np.array([value]) for key, value in new.items()
-    }
-    best, chosen = here.best, here.chosen
-    if "valid_nlpd" not in columns or columns["valid_nlpd"][-1] <= columns["valid_nlpd"].min():
-        best, chosen = jax.tree.map(np.array, state.params), epoch
-    return _Standing(epoch, state, columns, best, chosen, seconds)
-
-
-def _progress(
-    name: str,
-    epoch: float,
-    regression: Regression,
-    rate: float,
-    left: float,
-    columns: dict[str, np.ndarray],
-    failed: str | None = None,
-) -> Progress:
-    rmse, nlpd = (float(columns[key][-1]) if columns else float("nan") for key in ("test_rmse", "test_nlpd"))
-    per_second = rate * regression.settings.batch_size
-    return Progress(name, epoch, regression.schedule.epochs, per_second, left, rmse, nlpd, failed)
-
-
-def _model(name: str) -> str:
-    return f"models/{name}.safetensors"

@@ -38,20 +38,28 @@ _PANELS = {
 _BASELINE_LINES: dict[str, Literal[":", "-.", "--"]] = {"mean": ":", "linear": "-.", "boosting": "--"}
 
 
+class Value(NamedTuple):
+    """A number of the table: a mean over seeds with their standard deviation and median, or a single number."""
+
+    mean: float | None
+    std: float | None = None
+    median: float | None = None
+
+
 class Row(NamedTuple):
-    """A row of the table: test NLPD and RMSE in the target's unit, None where there is none."""
+    """A row of the table: test and train NLPD and RMSE in the target's unit."""
 
     title: str
     kind: Literal["published", "baseline", "this run"]
     note: str
-    nlpd: float | None
-    rmse: float | None
-    train_nlpd: float | None = None
-    train_rmse: float | None = None
+    nlpd: Value
+    rmse: Value
+    train_nlpd: Value = Value(None)
+    train_rmse: Value = Value(None)
 
 
 class Curve(NamedTuple):
-    """A metric after every epoch, and the epoch whose weights were kept, or None if training stopped early."""
+    """A metric of one seed after every epoch, and the epoch whose weights were kept, or None if it stopped early."""
 
     epochs: np.ndarray
     values: np.ndarray
@@ -62,31 +70,46 @@ def collect_table(records: Records) -> list[Row]:
     """Published rows, baselines on the run's own split and the run's networks, from ``results.json``."""
     results, config = records.read_json("results.json"), records.config
     keys = {"nlpd": "test_nlpd", "rmse": "test_rmse", "train_nlpd": "train_nlpd", "train_rmse": "train_rmse"}
-    rows = [Row(title, "published", "authors' split", *numbers) for title, numbers in PUBLISHED.items()]
+    rows = [Row(title, "published", "authors' split", *map(Value, numbers)) for title, numbers in PUBLISHED.items()]
     own = "npy" if config["source"] == "npy" else f"{config['source']}, {config['split']}"
     for name, values in results["baselines"].items():
-        rows.append(Row(BASELINES[name], "baseline", own, **{field: values[key] for field, key in keys.items()}))
+        numbers = {field: Value(values[key]) for field, key in keys.items()}
+        rows.append(Row(BASELINES[name], "baseline", own, **numbers))
+    seeds, epochs = config["seeds"], config["schedule"]["epochs"]
     for name, metrics in results["methods"].items():
-        if name in results["failed"]:
-            note = f"stopped: {results['failed'][name]}"
-        else:
-            note = f"{own}, epoch {metrics['epoch']} of {config['schedule']['epochs']}"
-        numbers = {field: metrics[key]["mean"] for field, key in keys.items()}
+        failed = results["failed_seeds"].get(name, {})
+        kept = [epoch for seed, epoch in enumerate(metrics["epochs"]) if str(seed) not in failed]
+        note = f"{own}, {'one seed' if seeds == 1 else f'{seeds} seeds'}"
+        if kept:
+            note += f", epoch {', '.join(str(epoch) for epoch in sorted(set(kept)))} of {epochs}"
+        if failed:
+            note += f"; stopped: {len(failed)} of {seeds}"
+        several = len(kept) > 1
+        numbers = {
+            field: Value(**metrics[key]) if several else Value(metrics[key]["mean"]) for field, key in keys.items()
+        }
         rows.append(Row(TITLES[name], "this run", note, **numbers))
     return rows
 
 
-def collect_curves(records: Records) -> dict[str, dict[str, Curve]]:
-    """Curves by metric and method; a method that stopped in its first epoch has none."""
-    curves: dict[str, dict[str, Curve]] = {metric: {} for metric in _PANELS}
+def collect_curves(records: Records) -> dict[str, dict[str, list[Curve]]]:
+    """Curves of all seeds by metric and method; a seed that stopped in its first epoch has none."""
+    curves: dict[str, dict[str, list[Curve]]] = {metric: {} for metric in _PANELS}
     for name in records.config["methods"]:
         if not records.exists(f"metrics/{name}.parquet"):
             continue
         columns = records.read_table(f"metrics/{name}.parquet")
         notes = records.read_notes(f"models/{name}.safetensors")
-        chosen = None if notes["failed"] else int(notes["epoch"])
         for metric in _PANELS:
-            curves[metric][name] = Curve(columns["epoch"], columns[metric], chosen)
+            curves[metric][name] = [
+                Curve(
+                    columns["epoch"][columns["seed"] == seed],
+                    columns[metric][columns["seed"] == seed],
+                    None if str(seed) in notes["failed"] else epoch,
+                )
+                for seed, epoch in zip(notes["seeds"], notes["epochs"], strict=True)
+                if seed in columns["seed"]
+            ]
     return curves
 
 
@@ -96,19 +119,25 @@ def collect_baselines(records: Records) -> dict[str, dict[str, float]]:
 
 
 def draw_curves(
-    curves: dict[str, dict[str, Curve]], baselines: dict[str, dict[str, float]] | None = None, unit: str = "minutes"
+    curves: dict[str, dict[str, list[Curve]]],
+    baselines: dict[str, dict[str, float]] | None = None,
+    unit: str = "minutes",
 ) -> Figure:
-    """Train and test RMSE and NLPD after every epoch; a dot marks the weights that were kept, grey lines baselines."""
+    """Train and test RMSE and NLPD after every epoch, a line for each seed.
+
+    A dot marks the weights that were kept, grey lines are the baselines.
+    """
     with style():
         figure = new_figure(7.2, 2.3)
         for axis, (metric, title) in zip(figure.subplots(1, 4), _PANELS.items(), strict=True):
             of = f" ({unit})" if unit and metric.endswith("rmse") else ""
             axis.set(title=title + of, xlabel="Epochs")
             axis.xaxis.get_major_locator().set_params(integer=True)
-            for name, (epochs, values, chosen) in curves[metric].items():
+            for name, seeds in curves[metric].items():
                 colour, dash = LINES[name]
-                axis.plot(epochs, values, dash, color=colour)
-                axis.plot(epochs[epochs == chosen], values[epochs == chosen], "o", color=colour, markersize=3)
+                for epochs, values, chosen in seeds:
+                    axis.plot(epochs, values, dash, color=colour, linewidth=1.2 if len(seeds) == 1 else 0.8)
+                    axis.plot(epochs[epochs == chosen], values[epochs == chosen], "o", color=colour, markersize=3)
             for name, scores in (baselines or {}).items():
                 axis.axhline(scores[metric], color="#777777", linewidth=0.8, linestyle=_BASELINE_LINES[name])
         handles = [
