@@ -22,6 +22,7 @@ from ncprior.acquisition import SCORES
 from ncprior.batches import RULES
 from ncprior.cli import tables as commands
 from ncprior.cli.main import main
+from ncprior.cli.stopping import noted_interrupts
 from ncprior.data import tables
 from ncprior.estimators import NCPRegressor
 from ncprior.methods import TITLES
@@ -327,11 +328,13 @@ def test_ctrl_c_leaves_nothing_behind(trained, folder, tmp_path, run, monkeypatc
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands.os, "_exit", sys.exit)
+    monkeypatch.setattr("os._exit", sys.exit)
     monkeypatch.setattr(NCPRegressor, "_predict", interrupted)
     monkeypatch.setattr(NCPRegressor, "fit", interrupted)
     monkeypatch.setattr("ncprior.report.page.report", interrupted)
+    (tmp_path / "config.json").write_text("{}")
     assert run("report", tmp_path, code=130) == "ncprior: stopped; what was finished is kept\n"
+    (tmp_path / "config.json").unlink()
     for command in (
         ["fit", folder / "houses.csv", "--target", "price", "--out", tmp_path / "new.ncp"],
         ["predict", trained[0], folder / "houses.csv", "--out", tmp_path / "new.csv"],
@@ -345,7 +348,7 @@ def test_ctrl_c_after_the_model_is_written_does_not_deny_it(folder, tmp_path, ru
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands.os, "_exit", sys.exit)
+    monkeypatch.setattr("os._exit", sys.exit)
     monkeypatch.setattr("ncprior.cli.summaries.print_fit", interrupted)
     out = tmp_path / "new.ncp"
     said = run("fit", folder / "houses.csv", "--target", "price", *TINY, "--out", out, code=130)
@@ -360,7 +363,7 @@ def test_ctrl_c_that_native_code_turns_into_another_error(folder, tmp_path, run,
         except KeyboardInterrupt:
             raise ValueError("not a valid PEP 3118 buffer format string") from None
 
-    monkeypatch.setattr(commands.os, "_exit", sys.exit)
+    monkeypatch.setattr("os._exit", sys.exit)
     monkeypatch.setattr(NCPRegressor, "fit", interrupted)
     monkeypatch.setattr("ncprior.experiments.baselines.fit", interrupted)
     monkeypatch.setattr("ncprior.report.page.report", interrupted)
@@ -369,7 +372,7 @@ def test_ctrl_c_that_native_code_turns_into_another_error(folder, tmp_path, run,
     assert not list(tmp_path.iterdir())
     said = run("evaluate", *table, "--methods", "mean", code=130)
     assert said == "ncprior: stopped; the same command with --resume goes on from the last finished round\n"
-    assert run("report", tmp_path, code=130) == "ncprior: stopped; what was finished is kept\n"
+    assert run("report", tmp_path / "new", code=130) == "ncprior: stopped; what was finished is kept\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -383,23 +386,23 @@ def test_ctrl_c_that_python_drops(folder, tmp_path, run, monkeypatch):
         for _ in range(200):
             time.sleep(0.05)
 
-    monkeypatch.setattr(commands.os, "_exit", sys.exit)
+    monkeypatch.setattr("os._exit", sys.exit)
     monkeypatch.setattr(NCPRegressor, "fit", interrupted)
     command = ["fit", folder / "houses.csv", "--target", "price", "--out", tmp_path / "new.ncp"]
     assert run(*command, code=130) == "ncprior: stopped; nothing was written\n"
 
 
 def test_other_errors_and_an_ignored_ctrl_c_stay_what_they_are():
-    with pytest.raises(ValueError, match="bad"), commands.noted_interrupts():
+    with pytest.raises(ValueError, match="bad"), noted_interrupts():
         raise ValueError("bad")
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with commands.noted_interrupts():
+        with noted_interrupts():
             signal.raise_signal(signal.SIGINT)
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
-    noted = commands.noted_interrupts()
+    noted = noted_interrupts()
     with ThreadPoolExecutor(1) as pool:  # in whose thread no handler can be set
         pool.submit(noted(lambda: None)).result()
 
@@ -417,6 +420,76 @@ def test_ctrl_c_in_a_real_process(folder, tmp_path):
     assert errors.splitlines()[-1] == "ncprior: stopped; nothing was written"
     assert "Traceback" not in errors
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def busy():
+    """A process that keeps others from writing a file, until it is killed."""
+    code = (
+        "import sys, pathlib; from ncprior.files import alone\n"
+        "with alone(pathlib.Path(sys.argv[1])): print('begun', flush=True); input()"
+    )
+    started = []
+
+    def start(path):
+        command = [sys.executable, "-c", code, str(path)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout.readline() == "begun\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "suggest"])
+def test_a_file_that_another_process_writes_is_refused_before_any_work(
+    trained, folder, tmp_path, run, monkeypatch, busy, command
+):
+    def work(*_, **__):
+        raise AssertionError
+
+    arguments = {
+        "fit": [folder / "houses.csv", "--target", "price", *TINY],
+        "predict": [trained[0], folder / "houses.csv"],
+        "suggest": [trained[0], folder / "houses.csv"],
+    }[command]
+    out = tmp_path / ("new.ncp" if command == "fit" else "new.csv")
+    first = busy(out)
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "stream", work)
+        patch.setattr(NCPRegressor, "load", work)
+        said = run(command, *arguments, "--out", out, code=2)
+    assert said.startswith(f"ncprior: --out {out}: is being written by process {first.pid}; wait until it is done, or")
+    first.kill()
+    first.wait(timeout=60)
+    (tmp_path / f".{out.name}.0123456789abcdef.ncprior-part").write_text("half")
+    run(command, *arguments, "--out", out)
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_folder_that_another_process_works_in_is_refused(folder, tmp_path, run, busy):
+    out = tmp_path / "run"
+    out.mkdir()
+    first = busy(out / "config.json")
+    mean = ["--target", "price", "--methods", "mean", "--splits", 1, "--out", out]
+    commands = [
+        ["evaluate", folder / "houses.csv", *mean],
+        ["evaluate", folder / "houses.csv", *mean, "--resume"],
+        ["simulate", folder / "houses.csv", "--target", "price", "--out", out],
+        ["paper", "toy", "--quick", "--out", out],
+    ]
+    for command in commands:
+        said = run(*command, code=2)
+        assert said.startswith(f"ncprior: {out}: is in use by process {first.pid}; wait until it is done, or choose")
+    first.kill()
+    first.wait(timeout=60)
+    run("evaluate", folder / "houses.csv", *mean)  # a lock that a killed process left is no run
+    busy(out / "config.json")
+    assert "is in use by process" in run("report", out, code=2)
+    assert hidden_files(out) == [".config.json.ncprior-lock"]
 
 
 def test_a_full_disk_is_one_line(trained, folder, tmp_path, run):

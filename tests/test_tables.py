@@ -444,14 +444,18 @@ def test_nothing_written_is_no_file(tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
-def test_a_full_disk_is_a_clear_error(tmp_path, name):
-    (tmp_path / f".{name}.part{Path(name).suffix}").symlink_to("/dev/full")
+def test_a_full_disk_is_a_clear_error(tmp_path, name, monkeypatch):
+    def full(_):
+        (tmp_path / f".{name}.full.ncprior-part").symlink_to("/dev/full")
+        return "full"
+
+    monkeypatch.setattr("secrets.token_hex", full)
 
     def fill():
         with tables.write(tmp_path / name) as append:
             append(pa.table({"a": np.random.default_rng(0).normal(size=100_000)}))
 
-    refuses(fill, f"{name}: could not be written (No space left on device); check the folder and its free space")
+    refuses(fill, f"{name}: cannot be written (No space left on device); check the folder and its free space")
     assert not inside(tmp_path)
 
 
@@ -463,8 +467,8 @@ def test_places_that_cannot_be_written(tmp_path):
     refuses(lambda: start(tmp_path / "out.xlsx"), "choose the name of a .parquet or .csv file")
     (tmp_path / "folder.csv").mkdir()
     refuses(lambda: start(tmp_path / "folder.csv"), "choose the name of a .parquet or .csv file")
-    refuses(lambda: start(tmp_path / "nowhere" / "out.csv"), "could not be written (No such file or directory)")
-    refuses(lambda: start(tmp_path / "out.csv"), "out.csv: could not be written (")
+    refuses(lambda: start(tmp_path / "nowhere" / "out.csv"), "cannot be written (No such file or directory)")
+    refuses(lambda: start(tmp_path / "out.csv"), "out.csv: cannot be written (")
     assert inside(tmp_path) == ["folder.csv"]
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import struct
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +17,7 @@ from safetensors.numpy import save as to_bytes
 from ncprior.data.encoding import Encoder
 from ncprior.engine import Engine, Spec
 from ncprior.errors import UserError
+from ncprior.files import told, written
 from ncprior.presets import Settings
 
 FORMAT = 3
@@ -55,14 +55,8 @@ def save(model: Any, path: Path) -> None:
         "features": model.n_features_in_,
     }
     content = to_bytes(arrays, {_KEY: json.dumps(notes, default=_plain)})
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another place or make room") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with written(path) as draft, told(path):
+        draft.write_bytes(content)
 
 
 def load(cls: type, path: Path, own: dict[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 import os
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,8 @@ import typer
 
 from ncprior import __version__
 from ncprior.cli.paper import paper
-from ncprior.cli.tables import KEPT, fit, predict, stoppable, suggest
+from ncprior.cli.stopping import KEPT, Stopped, stoppable
+from ncprior.cli.tables import fit, predict, suggest
 from ncprior.cli.trust import evaluate, simulate
 from ncprior.errors import UserError
 
@@ -35,6 +37,12 @@ def main() -> None:
     except UserError as error:
         print(f"ncprior: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
+    except Stopped as stopped:
+        print(f"ncprior: stopped; {stopped}", file=sys.stderr, flush=True)
+        with suppress(OSError):  # a pipe that nobody reads any more
+            sys.stdout.flush()
+        # At once: JAX may still compute in other threads, and Python's own way out crashes or hangs on them.
+        os._exit(130)
 
 
 def keep_programs() -> None:
@@ -72,6 +80,8 @@ def draw_report(folder: Annotated[Path, typer.Argument(help="Folder of a finishe
 
       ncprior report runs/toy
     """
+    from ncprior.experiments.records import Records
     from ncprior.report.page import report
 
-    print(f"report: {report(folder)}")
+    with Records.open(folder).alone():
+        print(f"report: {report(folder)}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ncprior.cli.tables import RESUME, stoppable
+from ncprior.cli.stopping import RESUME, stoppable
 from ncprior.errors import UserError
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ def paper_toy(
 
     config = toy.configure(str(preset), split_names(methods), seeds, acquisition, quick=quick)
     config = apply_changes(config, change or [])
-    records = Records.create(out, toy.NAME, dataclasses.asdict(config), resume=resume)
-    with stoppable(RESUME):
+    with stoppable(RESUME), Records.running(out, toy.NAME, dataclasses.asdict(config), resume=resume) as records:
         with progress_bars(config.methods, finished(records, config.methods)) as show:
             toy.experiment(config, records, show)
         print(f"report: {report(out)}")
@@ -129,8 +128,7 @@ def paper_flights(
     config = flights.configure(source, str(preset), split_names(methods), seeds, acquisition, quick=quick)
     config = apply_changes(config, change or [])
     loaded = source.load()
-    records = Records.create(out, flights.NAME, dataclasses.asdict(config), resume=resume)
-    with stoppable(RESUME):
+    with stoppable(RESUME), Records.running(out, flights.NAME, dataclasses.asdict(config), resume=resume) as records:
         with progress_bars(config.methods, finished(records, config.methods)) as show:
             flights.experiment(config, loaded, records, show)
         print(f"report: {report(out)}")
@@ -184,8 +182,7 @@ def paper_robustness(
     config = apply_changes(robustness.configure(base, seeds, quick=quick), change or [])
     name = robustness.NAMES[task]
     out = out or Path("runs") / name
-    records = Records.create(out, name, dataclasses.asdict(config), resume=resume)
-    with stoppable(RESUME):
+    with stoppable(RESUME), Records.running(out, name, dataclasses.asdict(config), resume=resume) as records:
         with progress_bars(config.methods, finished(records, config.methods)) as show:
             robustness.experiment(config, loaded, records, show, evaluate_unseen=task == Task.toy)
         print(f"report: {report(out)}")
@@ -245,8 +242,7 @@ def paper_regression(
         quick=quick,
     )
     config = apply_changes(config, change or [], unused=regression.UNUSED)
-    records = Records.create(out, regression.NAME, dataclasses.asdict(config), resume=resume)
-    with stoppable(RESUME):
+    with stoppable(RESUME), Records.running(out, regression.NAME, dataclasses.asdict(config), resume=resume) as records:
         with progress_bars(config.methods, finished(records, config.methods)) as show:
             regression.experiment(config, records, show)
         print(f"report: {report(out)}")
@@ -275,25 +271,27 @@ def paper_all(
     parts = ("toy", "flights", "robustness-flights", "robustness-toy", "regression")
     source: dict[str, Any] = {"data": data, "split": split, "planes": planes}
     shared: dict[str, Any] = {"preset": preset, "quick": quick}
-    records = Records.create(out, ALL, {"parts": parts, **source, **shared}, resume=resume)
-    for part in parts:
-        print(f"{part}:", file=sys.stderr, flush=True)
-        place: dict[str, Any] = {"out": records.path(part), "resume": records.exists(f"{part}/config.json")}
-        if part == "toy":
-            paper_toy(**shared, **place)
-        elif part == "flights":
-            paper_flights(**source, **shared, **place)
-        elif part == "regression":
-            # In a process of its own, where JAX has one device as when it is run alone.
-            words = {name: value for name, value in (source | {"preset": preset, "out": place["out"]}).items() if value}
-            options = [f"--{name}={value}" for name, value in words.items()]
-            options += [f"--{name}" for name in ("quick", "resume") if (shared | place)[name]]
-            command = [sys.executable, "-m", "ncprior", "paper", "regression", *options]
-            if code := subprocess.run(command).returncode:
-                raise typer.Exit(code)
-        else:
-            paper_robustness(Task(part.removeprefix("robustness-")), **source, **shared, **place)
-    print(f"report: {report(out)}")
+    with Records.running(out, ALL, {"parts": parts, **source, **shared}, resume=resume) as records:
+        for part in parts:
+            print(f"{part}:", file=sys.stderr, flush=True)
+            place: dict[str, Any] = {"out": records.path(part), "resume": records.exists(f"{part}/config.json")}
+            if part == "toy":
+                paper_toy(**shared, **place)
+            elif part == "flights":
+                paper_flights(**source, **shared, **place)
+            elif part == "regression":
+                # In a process of its own, where JAX has one device as when it is run alone.
+                words = {
+                    name: value for name, value in (source | {"preset": preset, "out": place["out"]}).items() if value
+                }
+                options = [f"--{name}={value}" for name, value in words.items()]
+                options += [f"--{name}" for name in ("quick", "resume") if (shared | place)[name]]
+                command = [sys.executable, "-m", "ncprior", "paper", "regression", *options]
+                if code := subprocess.run(command).returncode:
+                    raise typer.Exit(code)
+            else:
+                paper_robustness(Task(part.removeprefix("robustness-")), **source, **shared, **place)
+        print(f"report: {report(out)}")
 
 
 def split_names(text: str) -> tuple[str, ...]:

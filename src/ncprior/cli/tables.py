@@ -1,19 +1,17 @@
 """The commands for people's own tables: ``ncprior fit``, ``ncprior predict`` and ``ncprior suggest``."""
 
-import _thread
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
+from ncprior.cli.stopping import stoppable
 from ncprior.errors import UserError
+from ncprior.files import alone
 
 TableArgument = Annotated[
     Path, typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet or Arrow file, or a folder of such files.")
@@ -53,8 +51,7 @@ def fit(
 
       ncprior fit trips/ --target minutes --target cost --inputs from,to,start --out trips.ncp
     """
-    with stoppable():
-        check_out(out, force)
+    with stoppable(), kept_place(out, force):
         check_model_name(out)
         check_seed(seed)
         from ncprior.cli.columns import choose_inputs
@@ -121,10 +118,9 @@ def predict(
 
       ncprior predict trips.ncp trips-of-may/ --level 0.5 --out may.parquet
     """
-    with stoppable():
+    with stoppable(), kept_place(out, force, table):
         if not 0 < level < 1:
             raise UserError(f"--level {level:g}: give a probability between 0 and 1, such as 0.9")
-        check_out(out, force, table)
         from ncprior.cli.columns import count_rows, described, input_types, kept_types, target_names, with_columns
         from ncprior.cli.progress import row_bar
         from ncprior.cli.summaries import Scores, print_json, print_predict
@@ -212,9 +208,8 @@ def suggest(
 
       ncprior suggest trips.ncp pool/ --acquisition uncertainty --temperature 0.5 --seed 7
     """
-    with stoppable():
+    with stoppable(), kept_place(out, force, pool):
         check_suggest(count, acquisition, temperature, greedy, seed)
-        check_out(out, force, pool)
         from ncprior.cli.columns import count_rows, used_columns
         from ncprior.cli.pool import Picker
         from ncprior.cli.progress import row_bar
@@ -266,6 +261,18 @@ def check_seed(seed: int) -> None:
         raise UserError(f"--seed {seed}: give a whole number from 0 to {2**32 - 1}")
 
 
+@contextmanager
+def kept_place(out: Path | None, force: bool, table: Path | None = None) -> Iterator[None]:
+    """Keeps the place of the result from the beginning, so that no other command works for the same one in vain."""
+    check_out(out, force, table)
+    if out is None:
+        yield
+        return
+    with alone(out, f"--out {out}: is being written"):
+        check_out(out, force, table)  # another command may just have finished
+        yield
+
+
 def check_out(out: Path | None, force: bool, table: Path | None = None) -> None:
     """Raise, before any work is done, if the result could not be put there."""
     if out is None:
@@ -286,58 +293,3 @@ def check_model_name(out: Path) -> None:
 
     if any(out.name.lower().endswith(ending) for ending in tables.FORMATS):
         raise UserError(f"--out {out}: a model is not a table; choose a name such as {out.stem}.ncp")
-
-
-KEPT = "what was finished is kept"
-RESUME = "the same command with --resume goes on from the last finished round"
-
-
-@contextmanager
-def stoppable(advice: str = "nothing was written") -> Iterator[None]:
-    """Ends a command on Ctrl-C with one line."""
-    try:
-        with noted_interrupts():
-            yield
-    except KeyboardInterrupt:
-        print(f"ncprior: stopped; {advice}", file=sys.stderr, flush=True)
-        with suppress(OSError):  # a pipe that nobody reads any more
-            sys.stdout.flush()
-        # At once: JAX may still compute in other threads, and Python's own way out crashes or hangs on them.
-        os._exit(130)
-
-
-@contextmanager
-def noted_interrupts() -> Iterator[None]:
-    """Makes sure that Ctrl-C ends in a KeyboardInterrupt, also where native code makes it another error or drops it.
-
-    Where Ctrl-C is ignored, as by jobs in the background, it stays so. Only the main thread can handle signals.
-    """
-    before, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
-    if not callable(before) or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    noted = False
-
-    def note(number: int, frame: FrameType | None) -> None:
-        nonlocal noted
-        noted = True
-        before(number, frame)
-
-    def again(dropped: Any) -> None:
-        # Python drops what is raised in some callbacks, such as JAX's of the garbage collector, where Ctrl-C often is.
-        if dropped.exc_type is KeyboardInterrupt:
-            threading.Timer(0.1, _thread.interrupt_main).start()
-        else:
-            hook(dropped)
-
-    signal.signal(signal.SIGINT, note)
-    sys.unraisablehook = again
-    try:
-        yield
-    except Exception as error:
-        if noted:
-            raise KeyboardInterrupt from error
-        raise
-    finally:
-        signal.signal(signal.SIGINT, before)
-        sys.unraisablehook = hook

@@ -10,7 +10,8 @@ import typer
 
 from ncprior.cli.options import parse
 from ncprior.cli.paper import split_names
-from ncprior.cli.tables import RESUME, ExcludeOption, InputsOption, JsonOption, TableArgument, stoppable
+from ncprior.cli.stopping import RESUME, stoppable
+from ncprior.cli.tables import ExcludeOption, InputsOption, JsonOption, TableArgument
 from ncprior.errors import UserError
 
 TargetOption = Annotated[str, typer.Option(metavar="COLUMN", help="What to predict.")]
@@ -184,10 +185,10 @@ def run(experiment: Any, config: Any, out: Path, resume: bool) -> tuple[dict[str
     # Mistakes in the table and in --set come to light before anything is written.
     loaded = experiment.load(config)
     settings_of(NCPRegressor(**config.estimator), rows=len(loaded[0].targets))
-    records = Records.create(out, experiment.NAME, dataclasses.asdict(config), resume=resume)
-    with run_bar() as show:
-        results = experiment.experiment(config, loaded, records, show)
-    return results, str(report(out))
+    with Records.running(out, experiment.NAME, dataclasses.asdict(config), resume=resume) as records:
+        with run_bar() as show:
+            results = experiment.experiment(config, loaded, records, show)
+        return results, str(report(out))
 
 
 def chosen_inputs(

@@ -5,7 +5,6 @@ A table is a `pyarrow.Table`, whatever it came from. Files are CSV or TSV (plain
 """
 
 import difflib
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,6 +19,7 @@ from pyarrow.interchange import from_dataframe
 
 from ncprior.data import csv_tables
 from ncprior.errors import UserError
+from ncprior.files import told, written
 
 FORMATS = {
     **{".csv": "CSV", ".tsv": "TSV", ".parquet": "Parquet", ".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow"},
@@ -91,6 +91,7 @@ def write(path: str | Path) -> Iterator[Callable[[pa.Table], None]]:
     """Gives a function that appends tables to a new .parquet or .csv file, which appears when all is written.
 
     After an error, an interruption, or if nothing was appended, there is no new file and an old one stays as it was.
+    Meanwhile nobody else can write the file (see `ncprior.files`).
 
     >>> with write("predictions.parquet") as append:  # doctest: +SKIP
     ...     for piece in stream("rows.csv"):
@@ -100,36 +101,32 @@ def write(path: str | Path) -> Iterator[Callable[[pa.Table], None]]:
     csv = target.suffix.lower() == ".csv"
     if target.is_dir() or not (csv or target.suffix.lower() == ".parquet"):
         raise UserError(f"{target}: cannot be written; choose the name of a .parquet or .csv file")
-    draft = target.with_name(f".{target.name}.part{target.suffix}")
+    sink: Any = None
     writer: Any = None
 
     def append(table: pa.Table) -> None:
-        nonlocal writer
-        with _written(target):
+        nonlocal sink, writer
+        with told(target, pa.ArrowException):
             # CSV has no dictionaries; every other type is written as it is.
             plain = [kind.value_type if csv and pa.types.is_dictionary(kind) else kind for kind in table.schema.types]
             table = table.cast(pa.schema(list(zip(table.column_names, plain, strict=True))))
             if writer is None:
+                sink = draft.open("wb")
                 writer = (pa_csv.CSVWriter if csv else pq.ParquetWriter)(sink, table.schema)
             writer.write_table(table)
 
-    with _written(target):
-        sink = draft.open("wb")
-    try:
-        yield append
-        if writer is not None:
-            with _written(target):
+    with written(target) as draft:
+        try:
+            yield append
+            if writer is not None:
+                with told(target, pa.ArrowException):
+                    writer.close()
+                    sink.close()
+        finally:
+            with suppress(Exception):  # after an error, closing fails again for the same reason
                 writer.close()
-                sink.flush()
-                os.fsync(sink.fileno())
+            with suppress(Exception):
                 sink.close()
-                draft.replace(target)
-    finally:
-        with suppress(Exception):  # after an error, closing fails again for the same reason
-            writer.close()
-        with suppress(OSError):
-            sink.close()
-        draft.unlink(missing_ok=True)
 
 
 def _files(path: Path) -> list[Path]:
@@ -286,16 +283,6 @@ def _found(file: Path) -> Iterator[None]:
     except (pa.ArrowException, OSError) as error:
         damaged = f"not a {_form(file)} file, or damaged ({_line(error)}); get it anew"
         raise UserError(f"{file}: {csv_tables.reason(file, str(error)) or damaged}") from error
-
-
-@contextmanager
-def _written(target: Path) -> Iterator[None]:
-    """Says in a user's words why a file cannot be written."""
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        reason = getattr(error, "strerror", None) or _line(error)
-        raise UserError(f"{target}: could not be written ({reason}); check the folder and its free space") from error
 
 
 def _line(error: object) -> str:

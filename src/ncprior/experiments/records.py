@@ -1,7 +1,7 @@
 """What a run leaves on disk: configuration, metrics, labels, predictions, models, results.
 
 Figures and reports are drawn from these files alone, and a run goes on from them after an interruption. Every file
-is written beside its place and then moved there, so that one that exists is whole.
+is written beside its place and then moved there, so that one that exists is whole; one process writes at a time.
 
     config.json                     experiment, configuration, versions; written first, never changed
     metrics/METHOD.parquet          every metric and loss term of every seed at every evaluation
@@ -13,13 +13,12 @@ is written beside its place and then moved there, so that one that exists is who
     figures/, report.html           drawn from all of the above
 """
 
-import contextlib
 import importlib.metadata
 import json
-import os
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ import safetensors.numpy
 
 import ncprior
 from ncprior.errors import UserError
+from ncprior.files import alone, is_ours, told, written
 
 _PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "pyarrow", "matplotlib", "scikit-learn")
 
@@ -55,12 +55,23 @@ class Records:
             if changed := [name for name, value in versions().items() if records.versions.get(name) != value]:
                 print(f"{folder} was begun with other versions of {', '.join(changed)}", file=sys.stderr)
             return records
-        if Path(folder).exists() and (not Path(folder).is_dir() or any(Path(folder).iterdir())):
-            raise UserError(f"{folder} exists and is not a run of ncprior: choose another --out")
+        records._check_free()
         if resume:
             print(f"no run in {folder} to go on with: starting a new one", file=sys.stderr)
         records.write_json("config.json", content)
         return records
+
+    @classmethod
+    @contextmanager
+    def running(cls, folder: Path, experiment: str, config: Mapping[str, Any], *, resume: bool) -> Iterator["Records"]:
+        """`create`, with other processes kept out of the folder until the run ends."""
+        records = cls(folder)
+        if not records.exists("config.json"):
+            records._check_free()
+        with told(records.folder):
+            records.folder.mkdir(parents=True, exist_ok=True)
+        with records.alone():
+            yield cls.create(folder, experiment, config, resume=resume)
 
     @classmethod
     def open(cls, folder: Path) -> "Records":
@@ -93,6 +104,12 @@ class Records:
         """Whether the file has been written."""
         return self.path(name).is_file()
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keeps other processes out of the folder, which say who is at work in it."""
+        with alone(self.path("config.json"), f"{self.folder}: is in use"):
+            yield
+
     def remove(self, name: str) -> None:
         """Removes the file if it is there."""
         self.path(name).unlink(missing_ok=True)
@@ -100,20 +117,10 @@ class Records:
     def write(self, name: str, save: Callable[[Path], object]) -> Path:
         """Writes a file with ``save(path)``, whole or not at all."""
         target = self.path(name)
-        draft = target.with_name(f".{target.name}.part{target.suffix}")
-        try:
+        with told(target, safetensors.SafetensorError):
             target.parent.mkdir(parents=True, exist_ok=True)
-            save(draft)
-            with draft.open("rb+") as file:
-                os.fsync(file.fileno())
-            draft.replace(target)
-        except (OSError, safetensors.SafetensorError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise UserError(f"cannot write {target}: {reason}; what was written before is kept") from error
-        finally:
-            # Also on Ctrl-C. Where even this fails, the folder itself is gone or read-only.
-            with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
+            with written(target) as draft:
+                save(draft)
         return target
 
     def write_bytes(self, name: str, content: bytes) -> Path:
@@ -182,6 +189,12 @@ class Records:
         if not isinstance(content, dict) or not {"experiment", "config", "versions"} <= content.keys():
             raise UserError(f"{self.path('config.json')} is not of a run of ncprior, or damaged")
         return content
+
+    def _check_free(self) -> None:
+        """Raise if there is something in the folder that no run has left."""
+        folder = self.folder
+        if folder.exists() and (not folder.is_dir() or not all(map(is_ours, folder.iterdir()))):
+            raise UserError(f"{folder} exists and is not a run of ncprior: choose another --out")
 
     def _check_same(self, content: Mapping[str, Any]) -> None:
         old = self._content()

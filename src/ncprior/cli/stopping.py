@@ -1,0 +1,64 @@
+"""Ctrl-C: one line and exit code 130, wherever it strikes."""
+
+import _thread
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+KEPT = "what was finished is kept"
+RESUME = "the same command with --resume goes on from the last finished round"
+
+
+class Stopped(BaseException):
+    """Ctrl-C, with what to tell of it. Unlike a KeyboardInterrupt, it passes through libraries that handle those."""
+
+
+@contextmanager
+def stoppable(advice: str = "nothing was written") -> Iterator[None]:
+    """Makes Ctrl-C end the command, and says what became of its work."""
+    try:
+        with noted_interrupts():
+            yield
+    except KeyboardInterrupt as interrupt:
+        raise Stopped(advice) from interrupt
+
+
+@contextmanager
+def noted_interrupts() -> Iterator[None]:
+    """Makes sure that Ctrl-C ends in a KeyboardInterrupt, also where native code makes it another error or drops it.
+
+    Where Ctrl-C is ignored, as by jobs in the background, it stays so. Only the main thread can handle signals.
+    """
+    before, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    noted = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal noted
+        noted = True
+        before(number, frame)
+
+    def again(dropped: Any) -> None:
+        # Python drops what is raised in some callbacks, such as JAX's of the garbage collector, where Ctrl-C often is.
+        if dropped.exc_type is KeyboardInterrupt:
+            threading.Timer(0.1, _thread.interrupt_main).start()
+        else:
+            hook(dropped)
+
+    signal.signal(signal.SIGINT, note)
+    sys.unraisablehook = again
+    try:
+        yield
+    except Exception as error:
+        if noted:
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+        sys.unraisablehook = hook
