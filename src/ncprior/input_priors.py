@@ -129,14 +129,16 @@ class Some(eqx.Module):
 
 
 class Shaped(eqx.Module):
-    """Noise that for a share of the rows has the shape of the data: ``colours @ noise`` in place of ``noise``.
+    """Noise that for a share of the rows has the shape of the data: ``scale * (colours @ noise)``, else ``scale * noise``.
 
     Where columns go together, equal noise on each of them hardly ever goes a little way along the directions in which
-    rows differ least; ``colours`` ``[inputs, inputs]`` scales it to what rows differ by in every direction.
+    rows differ least; ``colours`` ``[inputs, inputs]`` scales it to what rows differ by in every direction. ``scale``
+    is that of each column, and comes last: ``colours`` mixes the columns, so that noise must be equal on all of them.
     """
 
     noise: InputPrior
     colours: ArrayLike
+    scale: ArrayLike = 1.0
     share: ArrayLike = 0.5
 
     def __call__(self, inputs: Array, *, key: Array) -> Array:
@@ -144,7 +146,7 @@ class Shaped(eqx.Module):
         key_noise, key_share = jax.random.split(key)
         noise = self.noise(jnp.zeros_like(inputs), key=key_noise)
         shaped = jax.random.bernoulli(key_share, self.share, (len(inputs), 1))
-        return inputs + jnp.where(shaped, noise @ jnp.asarray(self.colours).T, noise)
+        return inputs + self.scale * jnp.where(shaped, noise @ jnp.asarray(self.colours).T, noise)
 
 
 class PerColumn(eqx.Module):

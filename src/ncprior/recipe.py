@@ -172,7 +172,9 @@ def noise_of(model: Any, engine: Engine, encoder: Encoder, columns: np.ndarray) 
         stds = np.full(columns.shape[1], scale, np.float32)
     parts: list[tuple[Sequence[int], InputPrior]] = []
     if columns.shape[1]:
-        noise = Shaped(INPUT_NOISE[model.input_prior](stds), colours(columns))  # type: ignore[arg-type]
+        # Equal noise on all columns, which the shape of the data mixes, and then every column's own part of it.
+        largest = np.full_like(stds, stds.max() or 1.0)
+        noise = Shaped(INPUT_NOISE[model.input_prior](largest), colours(columns), stds / largest)  # type: ignore[arg-type]
         parts.append((number_columns(encoder.groups), noise))
     for kind, places in encoder.groups:
         if kind == "category" and len(places) > 1:
