@@ -109,11 +109,7 @@ class Simulation:
             raise UserError(
                 f"the schedule asks for {schedule.labels} labels but there are only {len(data.train_inputs)} rows"
             )
-        if trainer.remainder == "dropped" and schedule.initial < trainer.batch_size:
-            raise UserError(
-                f"{schedule.initial} initial labels do not fill a mini batch of {trainer.batch_size}: "
-                "begin with more labels or use smaller batches"
-            )
+        trainer.check_labels(schedule.initial, "initial labels")
         self.trainer, self.schedule, self.seeds = trainer, schedule, list(seeds)
         self.data, self.evaluate_unseen, self.input_priors = data, evaluate_unseen, input_priors
         self.mesh = seed_mesh(len(self.seeds))

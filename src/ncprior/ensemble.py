@@ -76,6 +76,7 @@ class Ensemble:
         weights: Any = None,
     ) -> Members:
         """Members that see these rows, in a buffer with room for all; fresh ones, or those with these weights."""
+        self.trainer.check_labels(min(map(len, visible)))
         size = self.trainer.buffer(len(rows.inputs))
         numbers = np.stack([np.pad(part, (0, size - len(part))) for part in visible]).astype(np.int32)
 

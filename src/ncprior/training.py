@@ -17,6 +17,7 @@ import optax
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
+from ncprior.errors import UserError
 from ncprior.methods import Method
 from ncprior.networks import Network
 from ncprior.objectives import Batch
@@ -81,6 +82,14 @@ class Trainer(NamedTuple):
     def buffer(self, labels: int) -> int:
         """Size of the buffer of row numbers: room for these labels in whole mini batches."""
         return -(-labels // self.batch_size) * self.batch_size
+
+    def check_labels(self, labels: int, what: str = "rows to train on") -> None:
+        """Raise if so many labels would never train: they do not fill a mini batch, and the rest is dropped."""
+        if self.steps(labels) < 1:
+            raise UserError(
+                f"{labels} {what} do not fill a mini batch of {self.batch_size}, and remainder 'dropped' leaves out "
+                "what does not: take more of them, a smaller batch_size, or remainder 'filled'"
+            )
 
     def start(
         self,
