@@ -5,6 +5,7 @@ import pickle
 import equinox as eqx
 import jax
 import jax.flatten_util
+import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ncprior import NCPRegressor, fitting, recipe
+from ncprior import NCPRegressor, acquisition, fitting, recipe
 from ncprior.ensemble import Ensemble
 from ncprior.errors import UserError
 from ncprior.holdout import Stopping
@@ -130,6 +131,41 @@ def test_suggests_rows_where_it_is_uncertain(fitted):
         fitted.suggest(pool, n=4, exclude=left)
     with pytest.raises(UserError, match="unknown acquisition 'best'"):
         fitted.suggest(pool, acquisition="best")
+
+
+def test_scores_of_ones_own(fitted, monkeypatch):
+    pool = np.linspace(-5, 5, 101)[:, None]
+
+    def mine(prediction):
+        return -jnp.abs(prediction.mean[:, 0])
+
+    with pytest.raises(UserError, match=r"unknown acquisition 'mine'.* information_gain"):
+        fitted.predict_distribution(pool).score("mine")
+    monkeypatch.setitem(acquisition.SCORES, "mine", mine)
+    nearest = np.argsort(np.abs(fitted.predict(pool) - fitted.target_shift_), kind="stable")[:4]
+    assert set(fitted.suggest(pool, n=4, acquisition="mine")) == set(nearest)
+    np.testing.assert_array_equal(
+        fitted.suggest(pool, n=4, acquisition=mine), fitted.suggest(pool, n=4, acquisition="mine")
+    )
+    drawn = fitted.suggest(pool, n=4, acquisition=mine, temperature=1.0, random_state=0)
+    assert len(set(drawn)) == 4
+    with pytest.raises(UserError, match=r"one number for each of 101 rows.* gives float32 of shape"):
+        fitted.suggest(pool, acquisition=lambda prediction: prediction.mean)
+    with pytest.raises(UserError, match="no numbers"):
+        fitted.suggest(pool, acquisition=lambda prediction: jnp.sqrt(-1 - prediction.std[:, 0]))
+    with pytest.raises(UserError, match="unknown acquisition 'ood_probability'"):  # of another kind of prediction
+        fitted.predict_distribution(pool).score("ood_probability")
+
+
+def test_several_quantiles_at_once(fitted):
+    p = fitted.predict_distribution(np.linspace(-3, 3, 7)[:, None])
+    both = p.quantile([0.1, 0.9])
+    assert both.shape == (2, 7)
+    np.testing.assert_array_equal(both, [p.quantile(0.1), p.quantile(0.9)])
+    assert p.quantile(np.full((2, 3), 0.5)).shape == np.quantile(np.zeros((5, 7)), np.full((2, 3), 0.5), axis=0).shape
+    with pytest.raises(UserError, match=r"above 0 and below 1, got 1\.0"):
+        p.quantile([0.1, 1.0])
+    np.testing.assert_array_equal(p.interval(0.8), both)
 
 
 def test_batch_features_have_the_variance_of_the_mean(fitted):

@@ -142,6 +142,15 @@ def test_equal_parts_are_one_normal():
         np.testing.assert_allclose(same[name], values, rtol=1e-4, err_msg=name)
 
 
+@pytest.mark.parametrize("kind", ["normal", "mixture"])
+def test_several_quantiles_have_the_leading_axis(kind):
+    prediction = of_kind(kind)
+    found = prediction.quantile([0.1, 0.5, 0.9])
+    assert found.shape == (3, *prediction.mean.shape)
+    for value, probability in zip(found, (0.1, 0.5, 0.9), strict=True):
+        np.testing.assert_allclose(value, prediction.quantile(probability), rtol=1e-6)
+
+
 @examples
 @given(mixtures(), st.sampled_from([0.001, 0.05, 0.3, 0.5, 0.9, 0.975]))
 def test_quantile_inverts_cdf(fields, probability):

@@ -25,7 +25,9 @@ from ncprior.cli.main import main
 from ncprior.cli.stopping import noted_interrupts
 from ncprior.data import tables
 from ncprior.estimators import NCPRegressor
+from ncprior.experiments import simulate
 from ncprior.methods import TITLES
+from ncprior.report.looks import LOOKS
 from test_commands import ENVIRONMENT, NCPRIOR
 
 ROWS = 150
@@ -315,6 +317,18 @@ def test_defaults_are_those_of_the_estimator():
     assert set(commands.RULES) == set(RULES)
     assert set(commands.SCORES) == {name for name in SCORES if not name.startswith("ood_")}
     assert inspect.signature(NCPRegressor).parameters["members"].default == 8  # as the help says
+
+
+def test_a_score_that_was_added_has_a_name_everywhere(trained, folder, run, monkeypatch):
+    line = run("suggest", trained[0], folder / "houses.parquet", "--acquisition", "cheap", code=2)
+    assert "unknown acquisition 'cheap': choose from kmeans_inputs" in line
+    monkeypatch.setitem(SCORES, "cheap", lambda prediction: -prediction.mean[:, 0])
+    options = ["-n", 5, "--acquisition", "cheap", "--json"]
+    found = json.loads(run("suggest", trained[0], folder / "houses.parquet", *options))["suggestions"]
+    means = NCPRegressor.load(trained[0]).predict(houses().drop_columns(["house", "price"]))
+    np.testing.assert_allclose([row["mean"] for row in found], np.sort(means)[:5], rtol=1e-5)
+    assert simulate.Config("t.csv", "y", "", rules=("cheap", "random")).rules == ("cheap", "random")
+    assert LOOKS["cheap"].title == "cheap"
 
 
 def test_force_replaces(trained, folder, tmp_path, run):

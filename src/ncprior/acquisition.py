@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ncprior.errors import UserError
 from ncprior.prediction import MixturePrediction, Predictive
 
 Score = Callable[[Predictive], Array]
@@ -76,7 +77,21 @@ SCORES: dict[str, Score] = {
     "predictive_std": predictive_std,
     "random": random,
 }
-"""Every score by name."""
+"""Every score by name; a score of your own can be added, and is then known by its name everywhere."""
+
+
+def score_names() -> list[str]:
+    """Names of the scores that any prediction has: all but those of the OOD classifier."""
+    return [name for name in SCORES if not name.startswith("ood_")]
+
+
+def score_of(score: str | Score) -> Score:
+    """The score of this name, or the function itself."""
+    if callable(score):
+        return score
+    if score not in score_names():
+        raise UserError(f"unknown acquisition {score!r}: choose from {', '.join(score_names())}")
+    return SCORES[score]
 
 
 @dataclass(frozen=True)

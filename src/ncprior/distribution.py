@@ -6,12 +6,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ncprior.acquisition import SCORES
+from ncprior.acquisition import Score, score_of
 from ncprior.engine import CDF, LOG_PROB, MEAN, NOISE, QUANTILE, STD, UNCERTAINTY, chunked
 from ncprior.errors import UserError
 from ncprior.prediction import MixturePrediction, heavy_tailed
-
-_SCORES = {name: jax.jit(score) for name, score in SCORES.items()}
 
 
 class Distribution(NamedTuple):
@@ -52,8 +50,13 @@ class Distribution(NamedTuple):
         """The central interval that holds the target with this probability."""
         return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
 
-    def quantile(self, probability: float) -> np.ndarray:
-        """The value that the target stays below with this probability."""
+    def quantile(self, probability: Any) -> np.ndarray:
+        """The value that the target stays below with this probability.
+
+        Several probabilities have the leading axes of the result, as in `numpy.quantile`.
+        """
+        if np.ndim(probability):
+            return np.stack([self.quantile(one) for one in probability])
         if not 0 < np.float32(probability) < 1:  # as which it is computed
             raise UserError(f"a probability must be above 0 and below 1, got {probability}")
         values = self._values(lambda part: QUANTILE(part, np.float32(probability)))
@@ -72,9 +75,18 @@ class Distribution(NamedTuple):
         """The same as a mixture of normals in units of the target, rows and outputs first, components last."""
         return jax.tree.map(np.asarray, heavy_tailed(self.whole).rescale(self.scale, self.shift))
 
-    def score(self, name: str) -> np.ndarray:
-        """The acquisition score of every row, see `ncprior.acquisition.SCORES`."""
-        return np.asarray(chunked(_SCORES[name], self.whole), np.float64)
+    def score(self, score: str | Score) -> np.ndarray:
+        """The acquisition score of every row, by its name in `ncprior.acquisition.SCORES` or a function of your own.
+
+        It sees the prediction of the standardised target, a mixture of the members; what it says about a row must not
+        depend on the others, as it gets some at a time.
+        """
+        function, rows = score_of(score), len(self.whole.weights)
+        values = np.asarray(chunked(jax.jit(function), self.whole))
+        if values.shape != (rows,) or not np.issubdtype(values.dtype, np.number):
+            what = f"{values.dtype} of shape {values.shape}"
+            raise UserError(f"a score must give one number for each of {rows} rows, and {score!r} gives {what}")
+        return values.astype(np.float64)
 
     def _targets(self, y: Any) -> np.ndarray:
         values = np.asarray(y, np.float64)

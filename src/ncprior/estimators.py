@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
 from ncprior import beliefs, fitting, saving
-from ncprior.acquisition import SCORES, Acquisition, Draw
+from ncprior.acquisition import Acquisition, Draw, Score, score_names
 from ncprior.batches import DEFAULT_RULE, RULES
 from ncprior.data.encoding import Encoder
 from ncprior.data.labelled import LARGEST, check_inputs
@@ -140,7 +140,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         X_pool: Any,  # noqa: N803
         n: int = 10,
         *,
-        acquisition: str = DEFAULT_RULE,
+        acquisition: str | Score = DEFAULT_RULE,
         temperature: float = 0.0,
         labelled: Any = None,
         exclude: Any = None,
@@ -153,7 +153,9 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             n: How many to pick.
             acquisition: A rule for batches that are informative together (``kmeans_inputs``, ``kmeans_pp``, ``lcmd``,
                 ``k_center``, ``max_det``, ``bait``), or a score of rows one by one (``information_gain``,
-                ``uncertainty``, ``predictive_variance``, ``random``).
+                ``uncertainty``, ``predictive_variance``, ``predictive_std``, ``random``): names in
+                `ncprior.batches.RULES` and `ncprior.acquisition.SCORES`. A function is a score: it gets the prediction
+                of the standardised target, a `Predictive`, and gives one number for each row; more is better.
             temperature: Of the softmax that rows are drawn from by their score; 0 picks the highest. Not for rules.
             labelled: Rows that have labels, which the first four rules keep away from. By default those that the
                 model was trained on, or 1,000 of them.
@@ -170,7 +172,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         if not temperature >= 0:
             raise UserError(f"temperature must be at least 0, got {temperature}")
         key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
-        if acquisition in RULES:
+        if not callable(acquisition) and acquisition in RULES:
             if temperature:
                 raise UserError(
                     f"temperature is for scores of rows, and {acquisition} is a rule for batches; leave it out"
@@ -178,10 +180,12 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             fitted = self._fitted()
             known = fitted.known if labelled is None else fitted.encoder.transform(self._table(labelled))
             return beliefs.pick_batch(RULES[acquisition], fitted, table, known, excluded, n, key)
-        if acquisition not in SCORES or acquisition.startswith("ood_"):
-            names = [*RULES, *(name for name in SCORES if not name.startswith("ood_"))]
-            raise UserError(f"unknown acquisition {acquisition!r}: choose from {', '.join(names)}")
+        if not callable(acquisition) and acquisition not in score_names():
+            names = ", ".join([*RULES, *score_names()])
+            raise UserError(f"unknown acquisition {acquisition!r}: choose from {names}, or give a score's function")
         scores = self._predict(table, first_row=1).score(acquisition).astype(np.float32)
+        if np.isnan(scores).any():
+            raise UserError(f"acquisition {acquisition!r} gives scores that are no numbers; mend it")
         draw: Draw = "without_replacement" if temperature or acquisition == "random" else "greedy"
         rule = Acquisition(draw=draw)
         return np.asarray(rule.pick(jnp.asarray(scores / (temperature or 1.0)), jnp.asarray(excluded), n, key=key))

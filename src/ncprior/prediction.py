@@ -58,8 +58,13 @@ class Predictive(eqx.Module):
         weights, normal = self.components()
         return jnp.sum(weights * normal.cdf(jnp.asarray(y)[..., None]), axis=-1)
 
-    def quantile(self, probability: float) -> Array:
-        """The value that ``Y`` stays below with this probability."""
+    def quantile(self, probability: ArrayLike) -> Array:
+        """The value that ``Y`` stays below with this probability.
+
+        Several probabilities have the leading axes of the result, as in `numpy.quantile`.
+        """
+        if np.ndim(probability):
+            return jax.vmap(self.quantile)(jnp.asarray(probability))
         weights, normal = self.components()
         ends = jnp.asarray(normal.mean + normal.std * jax.scipy.stats.norm.ppf(probability))
         if weights.shape[-1] == 1:

@@ -159,9 +159,9 @@ def predict(
 
 
 RULES = ("kmeans_inputs", "kmeans_pp", "lcmd", "k_center", "max_det", "bait")
-"""Rules for whole batches, the default first; see `ncprior.batches`."""
+"""Rules for whole batches that the help names, the default first; `ncprior.batches.RULES` has all there are."""
 SCORES = ("information_gain", "uncertainty", "predictive_variance", "predictive_std", "random")
-"""Scores of single rows."""
+"""Scores of single rows that the help names; `ncprior.acquisition.SCORES` has all there are."""
 
 
 def suggest(
@@ -242,11 +242,14 @@ def check_suggest(count: int, acquisition: str, temperature: float, greedy: bool
     """Raise if options of suggest do not make sense."""
     if count < 1:
         raise UserError(f"-n {count}: ask for at least one row")
-    if acquisition not in RULES + SCORES:
-        raise UserError(f"unknown acquisition {acquisition!r}: choose from {', '.join(RULES + SCORES)}")
+    from ncprior import acquisition as scores
+    from ncprior import batches
+
+    if acquisition not in (known := [*batches.RULES, *scores.score_names()]):
+        raise UserError(f"unknown acquisition {acquisition!r}: choose from {', '.join(known)}")
     if not 0 <= temperature < float("inf"):
         raise UserError(f"--temperature {temperature:g}: give a number from 0 up, such as 0.5")
-    if acquisition in RULES and (greedy or temperature > 0):
+    if acquisition in batches.RULES and (greedy or temperature > 0):
         option = "--greedy" if greedy else "--temperature"
         raise UserError(f"{option} is for scores of rows, and {acquisition} is none: add --acquisition {SCORES[0]}")
     if greedy and (temperature > 0 or acquisition == "random"):

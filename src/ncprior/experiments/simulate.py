@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ncprior.batches import DEFAULT_RULE
-from ncprior.batches import RULES as BATCH_RULES
+from ncprior.acquisition import score_names
+from ncprior.batches import DEFAULT_RULE, RULES
 from ncprior.data import labelled
 from ncprior.data.labelled import Labelled
 from ncprior.errors import UserError
@@ -27,7 +27,6 @@ from ncprior.experiments.scores import predict, scores
 NAME = "simulate"
 CONTROL = "random"
 """The rule that every other must beat; it is always run."""
-RULES = (*BATCH_RULES, "information_gain", "uncertainty", CONTROL)
 METRICS = ("rmse", "nlpd", "crps", "coverage")
 COMPARED = ("rmse", "nlpd")
 """Metrics for which labels are counted."""
@@ -66,8 +65,8 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in self.rules:
-            if name not in RULES:
-                raise UserError(f"unknown rule {name!r}: choose from {', '.join(RULES)}")
+            if name not in (known := [*RULES, *score_names()]):
+                raise UserError(f"unknown rule {name!r}: choose from {', '.join(known)}")
         if CONTROL not in self.rules:
             raise UserError(f"{CONTROL} must be among the rules, as it is what the others are compared with")
         for name, least in (("seeds", 1), ("initial", 2), ("batch", 1), ("labels", 3)):

@@ -18,7 +18,14 @@ class Look(NamedTuple):
     marker: str
 
 
-LOOKS = {
+class Looks(dict[str, Look]):
+    """Looks by name; a rule or score of the user's own, which has none here, is drawn in grey under its name."""
+
+    def __missing__(self, name: str) -> Look:
+        return Look(name.replace("_", " "), Line("#666666", "-"), ".")
+
+
+_LOOKS = {
     "ncp": Look("NCP (default)", Line("#0072B2", "-"), "o"),
     **{name: Look(title, LINES[name], "s") for name, title in TITLES.items()},
     "bbb+ncp": Look("BBB+NCP", Line("#0072B2", ":"), "s"),
@@ -40,6 +47,7 @@ LOOKS = {
     "kmeans_inputs": Look("k-means++ on inputs", Line("#332288", "-"), "o"),
     "kmeans_pp": Look("k-means++", Line("#882255", "-"), "*"),
 }
+LOOKS = Looks(_LOOKS)
 """Every method of ``evaluate`` and every rule of ``simulate``, in the colours of Okabe and Ito (2008) and, for the
 forest and k-means++, wine and indigo of Tol (2021)."""
 
