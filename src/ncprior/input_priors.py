@@ -129,7 +129,7 @@ class Some(eqx.Module):
 
 
 class Shaped(eqx.Module):
-    """Noise that for a share of the rows has the shape of the data: ``scale * (colours @ noise)``, not ``scale * noise``.
+    """Noise that for a share of the rows has the shape of the data: ``scale * (colours @ noise)``.
 
     Where columns go together, equal noise on each of them hardly ever goes a little way along the directions in which
     rows differ least; ``colours`` ``[inputs, inputs]`` scales it to what rows differ by in every direction. ``scale``
