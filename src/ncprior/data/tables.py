@@ -17,7 +17,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from pyarrow.interchange import from_dataframe
 
-from ncprior.data import csv_tables
+from ncprior.data import arrow_files, csv_tables
+from ncprior.data.column_types import plain, plain_type
 from ncprior.errors import UserError
 from ncprior.files import told, written
 
@@ -45,7 +46,8 @@ def stream(
 
     Every piece has the same columns and types. Numbers in CSV are float64, so that 1.5 may come after any count of
     whole numbers; only whole numbers too large for that, such as identifiers, stay integers. The types of CSV columns
-    come from the first 4 MB of each file, and a later value that does not fit is an error.
+    come from the first 4 MB of each file, and a later value that does not fit is an error. Of an Arrow file, one batch
+    at a time is in memory, as large as it was written, and one that is damaged is an error before it is used.
 
     Args:
         path: The file or the folder, whose files follow each other by name.
@@ -68,6 +70,14 @@ def stream(
         raise UserError(f"{path}: has columns but no rows; give a table with at least one row")
 
 
+def column_names(path: str | Path) -> list[str]:
+    """The names of the columns of a file or folder, without reading its rows."""
+    first = _files(Path(path))[0]
+    names = list(_schema(first, None, {}).names)
+    _check_names(f"{first}", names, ())
+    return names
+
+
 def as_table(data: Any) -> pa.Table:
     """A table from what people have at hand; numbers are shared with it, not copied, where that is possible.
 
@@ -81,9 +91,9 @@ def as_table(data: Any) -> pa.Table:
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as error:
         what = f"{type(data).__name__} cannot be read as a table ({_line(error)})"
         raise UserError(f"{what}; give rows and columns of numbers, text or dates") from error
-    table = table.rename_columns([str(name) for name in table.column_names])
-    _check_names("the table", table.column_names, ())
-    return table
+    names = [str(name) for name in table.column_names]
+    _check_names("the table", names, ())
+    return plain(table.rename_columns(names))
 
 
 @contextmanager
@@ -154,14 +164,16 @@ def _form(file: Path) -> str | None:
 
 
 def _schema(file: Path, columns: Sequence[str] | None, types: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Names and types of all columns of a file."""
+    """Names and plain types of all columns of a file."""
     with _found(file):
         if _form(file) == "Parquet":
-            return pq.read_schema(file).remove_metadata()
-        if _form(file) == "Arrow":
-            with pa.memory_map(str(file)) as source:
-                return _arrow(source)[0].remove_metadata()
-        return csv_tables.schema(file, columns, types)
+            found = pq.read_schema(file)
+        elif _form(file) == "Arrow":
+            with arrow_files.opened(file) as arrow:
+                found = arrow.schema
+        else:
+            found = csv_tables.schema(file, columns, types)
+        return pa.schema([(name, plain_type(kind)) for name, kind in zip(found.names, found.types, strict=True)])
 
 
 def _merged(path: Path, schemas: Sequence[pa.Schema], *, csv: bool) -> pa.Schema:
@@ -182,22 +194,13 @@ def _blocks(file: Path, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
             parquet = opened.enter_context(pq.ParquetFile(file))
             batches = parquet.iter_batches(min(rows, 1 << 18), columns=names)
         elif _form(file) == "Arrow":
-            # Of a mapped file, columns that are not wanted are never read.
-            batches = _arrow(opened.enter_context(pa.memory_map(str(file))))[1]
+            batches = opened.enter_context(arrow_files.opened(file, names)).batches
         else:
             batches = opened.enter_context(csv_tables.opened(file, names, dict(zip(names, schema.types, strict=True))))
         for batch in batches:
-            yield pa.Table.from_batches([batch]).select(names).cast(schema)
-
-
-def _arrow(source: pa.NativeFile) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The schema and the batches of an Arrow file, or of an Arrow stream that was saved as a file."""
-    if source.read(6) != b"ARROW1":
-        source.seek(0)
-        blocks = pa.ipc.open_stream(source)
-        return blocks.schema, iter(blocks)
-    blocks = pa.ipc.open_file(source)
-    return blocks.schema, (blocks.get_batch(i) for i in range(blocks.num_record_batches))
+            if _form(file) in ("Parquet", "Arrow"):
+                arrow_files.check(file, batch)
+            yield plain(pa.Table.from_batches([batch]).select(names)).cast(schema)
 
 
 def _pieces(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
