@@ -1,7 +1,7 @@
 """Arrow's many types as few.
 
-Views, run-end encoded columns and dictionaries of them hold what other types hold too, but much of Arrow does not
-compute with them. `plain` gives the other type, in which tables are kept; everything else stays as it is.
+Views, run-end encoded columns, dictionaries of them, and some extensions hold what other types hold too, but much of
+Arrow does not compute with them. `plain` gives the other type, in which tables are kept; all else stays as it is.
 """
 
 import numpy as np
@@ -20,9 +20,10 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
     if is_.is_dictionary(type_):
         value_type = plain_type(type_.value_type)
         return type_ if value_type == type_.value_type else pa.dictionary(type_.index_type, value_type, type_.ordered)
-    if isinstance(type_, pa.BaseExtensionType):
-        storage = plain_type(type_.storage_type)
-        return type_ if storage == type_.storage_type else storage
+    if isinstance(type_, pa.JsonType):
+        return plain_type(type_.storage_type)
+    if isinstance(type_, pa.Bool8Type):
+        return pa.bool_()
     return type_
 
 
@@ -49,5 +50,5 @@ def _plain(values: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(type_):
         return pa.DictionaryArray.from_arrays(values.indices, _plain(values.dictionary), ordered=type_.ordered)
     if isinstance(type_, pa.BaseExtensionType):
-        return _plain(values.storage)
+        values = _plain(values.storage)
     return values.cast(kept)

@@ -39,9 +39,8 @@ def kind_of(name: str, type_: pa.DataType) -> str:
         return "category"
     if is_.is_date(type_) or is_.is_timestamp(type_) or is_.is_time(type_):
         return "date"
-    raise UserError(
-        f"column {name!r} holds {type_}, which is no input; leave it out, or make it numbers, text or dates"
-    )
+    what = f"column {name!r} holds {type_!s:.80}, which is no input"
+    raise UserError(f"{what}; leave it out, or make it numbers, text or dates")
 
 
 def numbers(name: str, column: pa.ChunkedArray, first_row: int, kind: str = "number") -> tuple[np.ndarray, np.ndarray]:
@@ -49,7 +48,7 @@ def numbers(name: str, column: pa.ChunkedArray, first_row: int, kind: str = "num
 
     With `kind` ``flag``, every value must be 0 or 1. Text that reads as numbers is taken for them.
     """
-    column = decoded(column)
+    column = decoded(name, column)
     if _is_text(column.type):
         column = _parsed(name, column, [pa.bool_() if kind == "flag" else pa.float64()], first_row, kind)
     _require(name, column, ("number", "flag"), kind)
@@ -75,8 +74,7 @@ def numbers(name: str, column: pa.ChunkedArray, first_row: int, kind: str = "num
 
 def text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The values as text. A whole number is written without a point, whether it arrives as integer or as float."""
-    column = decoded(column)
-    kind_of(name, column.type)
+    column = decoded(name, column)
     if pa.types.is_decimal(column.type) or column.type == pa.float16():
         column = column.cast(pa.float32() if column.type == pa.float16() else pa.float64())
     if pa.types.is_floating(column.type):
@@ -95,7 +93,7 @@ def days(name: str, column: pa.ChunkedArray, first_row: int) -> tuple[np.ndarray
 
     A time without a date is one of the first day of 1970. Text that reads as ISO dates is taken for them.
     """
-    column = decoded(column)
+    column = decoded(name, column)
     if _is_text(column.type):
         column = _parsed(name, column, [pa.timestamp("us"), pa.timestamp("us", "UTC")], first_row, "date")
     if pa.types.is_null(column.type):
@@ -143,9 +141,16 @@ def check_numbers(name: str, text: pa.ChunkedArray) -> None:
         raise UserError(f"{where}; mend it, leave it empty if missing, or leave the column out")
 
 
-def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column without a dictionary."""
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+def decoded(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column without a dictionary, whose text is UTF-8."""
+    kind_of(name, column.type)
+    column = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    if _is_text(column.type):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise UserError(f"column {name!r} has letters that are not UTF-8; write them as UTF-8") from error
+    return column
 
 
 def first_unread(text: pa.ChunkedArray, type_: pa.DataType) -> int | None:

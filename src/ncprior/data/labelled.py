@@ -79,7 +79,7 @@ def known_targets(table: pa.Table, targets: Sequence[str]) -> tuple[np.ndarray, 
     """The targets as float64 ``[rows, targets]``, and which rows have all of them."""
     columns = []
     for name in targets:
-        values = column_values.decoded(table[name])
+        values = column_values.decoded(name, table[name])
         kind = column_values.kind_of(name, values.type)
         if kind == "category" and (row := column_values.first_unread(values, pa.float64())) is not None:
             where = f"text {values[row].as_py()!r:.80} in the target {name!r}, row {row + 1}"
