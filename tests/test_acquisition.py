@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ncprior import acquisition
-from ncprior.acquisition import SCORES, Acquisition, draw_with_replacement, gumbel_top_k, merge
+from ncprior.acquisition import SCORES, Acquisition, draw_with_replacement, gumbel_top_k
 from ncprior.prediction import MixturePrediction, Prediction
 
 examples = settings(max_examples=50, deadline=None, derandomize=True)
@@ -161,28 +161,6 @@ def test_perturbed_logits_of_a_large_pool_do_not_tie():
     # Of rows that tie the first would always win, whatever the score says about the others.
     _, values = gumbel_top_k(jnp.zeros(2**19), 64, key=KEY)
     assert len(np.unique(values)) == 64
-
-
-def test_merged_shards_are_the_whole():
-    logits = array(np.random.default_rng(0).normal(size=(3, 20)))
-    keys = jax.random.split(KEY, 3)
-    offsets = 20 * np.arange(3)[:, None]
-
-    def shards(count):
-        parts = [gumbel_top_k(shard, count, key=key) for shard, key in zip(logits, keys, strict=True)]
-        rows, values = (np.stack(field) for field in zip(*parts, strict=True))
-        return rows + offsets, values
-
-    # All perturbed logits in the order of the pool.
-    rows, values = shards(20)
-    whole = np.empty(60, np.float32)
-    whole[rows.ravel()] = values.ravel()
-    best = np.argsort(-whole)[:6]
-    rows, values = shards(6)
-    found, perturbed = merge(jnp.asarray(rows.ravel()), jnp.asarray(values.ravel()), 6)
-    np.testing.assert_array_equal(found, best)
-    np.testing.assert_array_equal(perturbed, whole[best])
-    assert len({row // 20 for row in best}) > 1
 
 
 def test_draws_with_replacement_are_independent_draws_from_the_softmax():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ncprior.input_priors import FlipCategories, Gaussian, Mixup, PerColumn, Shaped, Some, Uniform
+from ncprior.input_priors import FlipCategories, Gaussian, PerColumn, Shaped, Some, Uniform
 from ncprior.trunks import colours
 
 ROWS = 4000
@@ -18,13 +18,13 @@ def inputs():
     return jnp.asarray(np.random.default_rng(0).normal(size=(ROWS, 3)), jnp.float32)
 
 
-@pytest.mark.parametrize("prior", [Gaussian(0.0), Uniform(0.0), Mixup(0.0)], ids=["gaussian", "uniform", "mixup"])
+@pytest.mark.parametrize("prior", [Gaussian(0.0), Uniform(0.0)], ids=["gaussian", "uniform"])
 def test_no_noise_leaves_inputs_as_they_are(prior, inputs):
     np.testing.assert_array_equal(prior(inputs, key=KEY), inputs)
 
 
 @pytest.mark.parametrize(
-    "prior", [Gaussian(0.5), Uniform(0.5), Mixup(), FlipCategories(3, 0.5)], ids=lambda prior: type(prior).__name__
+    "prior", [Gaussian(0.5), Uniform(0.5), FlipCategories(3, 0.5)], ids=lambda prior: type(prior).__name__
 )
 def test_noise_is_a_function_of_the_key(prior):
     codes = jnp.asarray(np.random.default_rng(0).integers(0, 3, (ROWS, 3)), jnp.float32)
@@ -63,52 +63,6 @@ def test_scales_can_be_batched(inputs):
     together = jax.vmap(lambda prior: prior(inputs, key=KEY))(Gaussian(scales))
     for scale, found in zip(scales, together, strict=True):
         np.testing.assert_allclose(found, Gaussian(scale)(inputs, key=KEY), rtol=1e-6)
-
-
-# Rows of the unit matrix show what they were mixed with: (1 - u) e_i + u e_j.
-UNIT = np.eye(800, dtype=np.float32)
-
-
-@pytest.fixture(scope="module")
-def mixed():
-    return np.asarray(Mixup()(jnp.asarray(UNIT), key=KEY))
-
-
-def test_mixup_lies_between_a_row_and_another_one(mixed):
-    np.testing.assert_allclose(mixed.sum(-1), 1, rtol=1e-5)
-    assert mixed.min() >= 0
-    assert ((mixed > 0).sum(-1) <= 2).all()
-
-
-def test_mixup_never_pairs_a_row_with_itself(mixed):
-    # The share of the other row is uniform on [0, 1]; a row paired with itself would stay where it is.
-    share = 1 - mixed.diagonal()
-    assert share.min() > 0
-    assert stats.kstest(share, stats.uniform.cdf).pvalue > 0.01
-
-
-def test_mixup_reaches_all_other_rows_alike(mixed):
-    others = np.argmax(mixed * (UNIT == 0), axis=-1)
-    distance = (others - np.arange(800)) % 800
-    assert stats.kstest(distance, stats.uniform(0.5, 799).cdf).pvalue > 0.01
-
-
-def test_mixup_pairs_two_rows_with_each_other():
-    # Of only two rows, one in two would be paired with itself if that could happen.
-    found = np.stack([Mixup()(jnp.asarray([[0.0], [1.0]]), key=key) for key in jax.random.split(KEY, 30)])
-    assert (found > 0).all()
-    assert (found < 1).all()
-
-
-def test_mixup_above_strength_one_reaches_beyond_the_rows(mixed):
-    twice = np.asarray(Mixup(2.0)(jnp.asarray(UNIT), key=KEY))
-    np.testing.assert_allclose(twice - UNIT, 2 * (mixed - UNIT), atol=1e-6)
-    assert twice.diagonal().min() < -0.9
-
-
-def test_mixup_of_one_row_is_refused():
-    with pytest.raises(ValueError, match="two rows"):
-        Mixup()(jnp.zeros((1, 3)), key=KEY)
 
 
 @pytest.fixture(scope="module")

@@ -128,18 +128,11 @@ class Acquisition:
 def gumbel_top_k(logits: Array, count: int, *, key: Array) -> tuple[Array, Array]:
     """Draws ``count`` different rows from the softmax, one after the other without replacement, in a single pass.
 
-    Gives the rows and their perturbed logits, best first. The best of several shards' best are the best of all
-    (Kool et al., 2019), so that pools of any size can be streamed or shared out: see `merge`.
+    Gives the rows and their perturbed logits, best first (Kool et al., 2019).
     """
     perturbed = logits + _gumbel(key, logits.shape)
     values, rows = jax.lax.top_k(perturbed, count)
     return rows, values
-
-
-def merge(rows: Array, values: Array, count: int) -> tuple[Array, Array]:
-    """The best ``count`` of the rows and perturbed logits that `gumbel_top_k` gave for the shards of a pool."""
-    values, order = jax.lax.top_k(values, count)
-    return rows[order], values
 
 
 def draw_with_replacement(logits: Array, count: int, *, key: Array) -> Array:

@@ -62,28 +62,6 @@ class Uniform(eqx.Module):
         return inputs + self.std * noise
 
 
-class Mixup(eqx.Module):
-    """``x~ = x + strength * u * (x' - x)`` with another row ``x'`` of the batch and ``u`` uniform on [0, 1].
-
-    With strength 1 the noised rows lie between rows of the data; above 1 they reach beyond them. The target
-    stays that of ``x``: this is noise in the style of mixup, not its augmentation.
-    """
-
-    strength: ArrayLike = 1.0
-
-    def __call__(self, inputs: Array, *, key: Array) -> Array:
-        """Noised inputs of the same shape."""
-        rows = len(inputs)
-        if rows < 2:
-            raise ValueError("mixup noise needs a batch of at least two rows")
-        key_row, key_mix = jax.random.split(key)
-        # A shift of 1 to rows - 1 never pairs a row with itself.
-        shift = jax.random.randint(key_row, (rows,), 1, rows)
-        others = inputs[(jnp.arange(rows) + shift) % rows]
-        mix = jax.random.uniform(key_mix, (rows, 1), inputs.dtype)
-        return inputs + self.strength * mix * (others - inputs)
-
-
 class FlipCategories(eqx.Module):
     """Replaces a category by a *different* one, each with the same chance, with this probability (Section 2).
 
