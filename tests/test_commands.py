@@ -96,6 +96,7 @@ def test_the_report_holds_everything(finished):
     page = (finished[0] / "report.html").read_text()
     assert page.count("data:image/svg+xml;base64,") == 2
     assert "published: 1.46 ± 0.64" in page
+    assert "1e-8 is added to the variance" in page
     assert "hidden" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page

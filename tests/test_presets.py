@@ -12,10 +12,13 @@ from scipy import stats
 
 from ncprior.active import Schedule
 from ncprior.errors import UserError
+from ncprior.experiments.flights import SCHEDULE as FLIGHTS_SCHEDULE
 from ncprior.experiments.learning_curves import Config
 from ncprior.methods import methods
+from ncprior.metrics import nlpd
 from ncprior.networks import MLP, BayesianMean, Linear, Network, Noise, Ood, PointMean
 from ncprior.objectives import Batch
+from ncprior.prediction import Prediction
 from ncprior.presets import DIFFERENCES, FLIGHTS_PRESETS, PAPER, PRESETS, REFERENCE, Settings
 
 KEY = jax.random.key(0)
@@ -44,6 +47,23 @@ def test_presets_differ_in_what_differences_names():
 def test_presets_by_name():
     assert PRESETS == {"paper": PAPER, "reference": REFERENCE}
     assert Settings() == PAPER
+
+
+def test_a_prediction_that_is_too_certain_is_scored_as_it_is():
+    """See `NOT_FOLLOWED`: 1e-8 added to the variance would make it 5e7."""
+    prediction = Prediction(array([[0.0]]), array([[1e-6]]), array([[0.0]]))
+    assert float(nlpd(prediction, array([[1.0]]))) == pytest.approx(5e11, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "every", "last", "labels"), [("toy", 1000, 50_000, 59), ("flights", 50, 2000, 400)]
+)
+def test_labels_are_drawn_and_runs_end_as_docs_say(experiment, every, last, labels):
+    """See `NOT_FOLLOWED`."""
+    schedule = {"toy": Schedule(), "flights": FLIGHTS_SCHEDULE}[experiment]
+    assert schedule.ends_round(every)
+    assert not schedule.ends_round(every + 1)
+    assert (schedule.epochs, schedule.epochs % schedule.evaluate_every, schedule.labels) == (last, 0, labels)
 
 
 def test_paper_by_the_text():

@@ -13,7 +13,7 @@ from ncprior.errors import UserError
 from ncprior.experiments import evaluate, learning_curves, regression, robustness, simulate
 from ncprior.experiments.records import Records
 from ncprior.methods import title
-from ncprior.presets import DIFFERENCES, FLIGHTS_PRESETS, PRESETS, Settings
+from ncprior.presets import DIFFERENCES, FLIGHTS_PRESETS, NOT_FOLLOWED, PRESETS, Settings
 from ncprior.report import claims, saved, trust
 from ncprior.report import regression as regression_report
 from ncprior.report.figures import (
@@ -256,9 +256,14 @@ def _settings_table(records: Records, presets: dict[str, Settings]) -> Table:
         for name, said in DIFFERENCES.items()
         if paper[name] != reference[name]
     ]
+    rows += [
+        [Cell(subject, "both presets"), Cell(here), Cell(said), Cell(does)]
+        for subject, (said, does, here) in NOT_FOLLOWED.items()
+    ]
     note = (
         "The published figures came from the authors' released code, which differs from the text of the paper. The "
-        f"preset 'paper' follows the text, 'reference' the code. This run began with '{config['preset']}'."
+        f"preset 'paper' follows the text, 'reference' the code, but for the last {len(NOT_FOLLOWED)} rows, which are "
+        f"about scoring and drawing alone. This run began with '{config['preset']}'."
     )
     return Table(
         "What the presets mean", note, ["Setting", "This run", "The paper says", "The released code does"], rows
