@@ -45,7 +45,7 @@ def test_the_file_is_safetensors_with_json(saved):
     (size,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8 : 8 + size])
     notes = json.loads(header["__metadata__"]["ncprior"])
-    assert notes["format"] == 3
+    assert notes["format"] == 4
     assert set(notes["versions"]) >= {"ncprior", "jax"}
     assert notes["settings"]["gamma"] == 10
     assert list(path.parent.iterdir()) == [path]  # no draft is left behind

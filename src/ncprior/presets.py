@@ -5,74 +5,81 @@ The published figures came from the released code, which differs from the text o
 Where the paper is silent and one must choose, `PAPER` takes the plainest reading, and `DIFFERENCES` says so.
 """
 
-import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal
 
 from ncprior.acquisition import Draw
-from ncprior.errors import UserError
+from ncprior.schema import Length, Range, check_fields
 
 Remainder = Literal["smaller", "dropped", "filled"]
 """What becomes of the rows of an epoch that do not fill a mini batch: a batch of their own, which counts as much as any
 other however few they are; nothing; or a batch that rows of the one before fill up."""
+
+_LARGEST = 1e9
+"""Of the numbers in settings: their squares have room in single precision."""
+
+Number = Annotated[float, Range(-_LARGEST, _LARGEST)]
+NotNegative = Annotated[float, Range(0, _LARGEST)]
+Positive = Annotated[float, Range(0, _LARGEST, above=True)]
+Units = Annotated[int, Range(1, 1 << 16)]
 
 
 @dataclass(frozen=True)
 class Settings:
     """Everything about the methods that a user may want to change. The defaults are those of the paper's text."""
 
-    hidden: tuple[int, ...] = (200, 200)
+    hidden: Annotated[tuple[Units, ...], Length(1, 32)] = (200, 200)
     """Units of each hidden layer."""
-    learning_rate: float = 3e-4
-    batch_size: int = 10
-    leaky_slope: float = 0.01
+    learning_rate: Positive = 3e-4
+    batch_size: Annotated[int, Range(1, 1 << 24)] = 10
+    leaky_slope: Annotated[float, Range(-1, 1)] = 0.01
     """Slope of the leaky ReLU below 0."""
-    noise_floor: float = 1e-6
+    noise_floor: NotNegative = 1e-6
     """Smallest standard deviation of the predicted noise."""
-    belief_std: float = 0.1
+    belief_std: Positive = 0.1
     """Standard deviation of the weight belief at the start, and of its means' initial values."""
     bias_belief: bool = True
     """Whether the belief over the mean's output layer includes its bias."""
     expectation: Literal["exact", "sampled"] = "exact"
     """The expected log likelihood in closed form, or with one weight sample for each batch."""
-    weight_prior_std: float = 0.1
+    weight_prior_std: Positive = 0.1
     """Standard deviation of the normal prior on the weights of BBB."""
-    weight_kl: float = 1.0
+    weight_kl: NotNegative = 1.0
     """Weight of BBB's KL divergence in weight space (divided by the number of visible labels)."""
-    ncp_weight_kl: float = 0.0
+    ncp_weight_kl: NotNegative = 0.0
     """The same for BBB+NCP: above 0, the two priors are combined."""
     input_noise: Literal["gaussian", "uniform", "radial"] = "gaussian"
-    input_noise_std: float = 0.5**0.5
+    input_noise_std: NotNegative = 0.5**0.5
     """sigma_x, the standard deviation of the input prior."""
-    gamma: float = 1.0
+    gamma: NotNegative = 1.0
     """Weight of the NCP term of BBB+NCP and Det+NCP."""
     gamma_per_label: bool = False
     """Whether gamma, and the weight of the noise's tie, are divided by the number of visible labels."""
     ncp_away: bool = False
     """Whether the NCP term counts only where noised inputs are away from the data."""
-    noise_tie: float = 0.0
+    noise_tie: NotNegative = 0.0
     """Weight of the term that keeps the noise of BBB+NCP at noised inputs what it is at the clean ones."""
-    output_std: float = 1.0
+    output_std: Positive = 1.0
     """sigma_y (or sigma_mu), the standard deviation of the output prior."""
-    output_centre: Literal["target"] | float = "target"
+    output_centre: Literal["target"] | Number = "target"
     """Centre of the output prior: the target of the clean row, or a constant."""
     direction: Literal["forward", "reverse"] = "forward"
     """Direction of the KL divergence of the NCP term."""
-    noise_prior_std: float | None = None
+    noise_prior_std: Positive | None = None
     """If given, the noise of BBB+NCP at noised inputs is pulled towards it, with weight gamma."""
     odc_noised_nll: bool = False
     """Whether ODC+NCP also learns to predict y at the noised inputs."""
     odc_prediction: Literal["mixture", "blend"] = "mixture"
     """ODC+NCP predicts the mixture of Equation 8, or the released code's blend of noise and OOD probability."""
-    gain_exponent: float = 2.0
+    gain_exponent: Number = 2.0
     """Rows are drawn in proportion to exp(exponent * information gain / temperature)."""
     det_score: Literal["predictive_variance", "predictive_std"] = "predictive_variance"
     """What stands in for the information gain in networks that have no uncertainty of their own."""
-    temperature: float = 0.5
+    temperature: Positive = 0.5
     """tau of the softmax over scores."""
     draw: Draw = "without_replacement"
     """How labels are drawn."""
-    clip: float | None = None
+    clip: Positive | None = None
     """Largest global norm of the gradient."""
     epsilon_hat: bool = False
     """Adam's epsilon as in TensorFlow rather than as in Kingma and Ba's Algorithm 1."""
@@ -80,31 +87,7 @@ class Settings:
     """The rows of an epoch that do not fill a mini batch."""
 
     def __post_init__(self) -> None:
-        positive = [
-            "learning_rate",
-            "batch_size",
-            "belief_std",
-            "weight_prior_std",
-            "output_std",
-            "temperature",
-        ]
-        positive += [name for name in ("noise_prior_std", "clip") if getattr(self, name) is not None]
-        numbers = [name for name, value in vars(self).items() if isinstance(value, float)]
-        for name in numbers:
-            if not math.isfinite(getattr(self, name)):
-                raise UserError(f"{name} must be a finite number, got {getattr(self, name)}")
-        for name in positive:
-            if not getattr(self, name) > 0:
-                raise UserError(f"{name} must be above 0, got {getattr(self, name)}")
-        for name in ("noise_floor", "weight_kl", "ncp_weight_kl", "input_noise_std", "gamma", "noise_tie"):
-            if not getattr(self, name) >= 0:
-                raise UserError(f"{name} must not be negative, got {getattr(self, name)}")
-        for name, kind in get_type_hints(type(self)).items():
-            words = get_args(kind) if get_origin(kind) is Literal else ()
-            if words and getattr(self, name) not in words:
-                raise UserError(f"{name} must be one of {', '.join(words)}, got {getattr(self, name)!r}")
-        if not self.hidden or min(self.hidden) < 1:
-            raise UserError(f"hidden must name at least one layer of at least one unit, got {self.hidden}")
+        check_fields(self)
 
 
 PAPER = Settings()

@@ -8,7 +8,7 @@ had, so that a network can be taught to be uncertain about it.
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +16,13 @@ import pyarrow.compute as pc
 
 from ncprior.data import column_values, tables
 from ncprior.errors import UserError
+from ncprior.schema import Length, Range, conform
 
-_LARGEST = np.finfo(np.float64).max
+_LARGEST = float(np.finfo(np.float64).max)
 _LINEAR = 3.0  # standardised values up to here stay as they are; those beyond grow with their logarithm
 _NORMAL_IQR = 1.349  # the interquartile range of a normal distribution with standard deviation 1
 _CYCLES = ("day of year", "weekday", "time of day")  # of a date, each as sine and cosine
+_MOST_COLUMNS, _MOST_TEXT = 50_000, 1 << 25  # of tables, and in the names of matrix columns
 
 
 class Group(NamedTuple):
@@ -40,14 +42,26 @@ class Column:
     """
 
     name: str
-    kind: str
+    kind: Literal["number", "flag", "category", "date", "left out"]
     treatment: str
     parts: tuple[str, ...] = ()
     centre: float = 0.0
-    scale: float = 1.0
+    scale: Annotated[float, Range(0, _LARGEST, above=True)] = 1.0
     values: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     missing: bool = False
+
+    def __post_init__(self) -> None:
+        known = {"number": ("value",), "flag": ("value",), "date": ("trend", *_CYCLES)}.get(self.kind, ())
+        if self.parts != tuple(part for part in known if part in self.parts):
+            raise UserError(f"column {self.name!r:.80} is a {self.kind} and cannot have these parts")
+        every = (*self.values, *self.others)
+        if (
+            (self.kind == "category") != bool(self.values)
+            or (every and not self.values)
+            or len(set(every)) < len(every)
+        ):
+            raise UserError(f"column {self.name!r:.80} is a {self.kind} and cannot have these values")
 
     @property
     def layout(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -71,7 +85,15 @@ class Column:
 class Encoder:
     """The treatment of every column of the training table, in its order."""
 
-    columns: tuple[Column, ...]
+    columns: Annotated[tuple[Column, ...], Length(0, _MOST_COLUMNS)]
+
+    def __post_init__(self) -> None:
+        if len({column.name for column in self.columns}) < len(self.columns):
+            raise UserError("two columns have the same name")
+        # Every matrix column has the name of its table column in its own.
+        text = sum(len(c.name) * (8 + len(c.values)) + sum(map(len, c.values)) for c in self.columns)
+        if text > _MOST_TEXT:
+            raise UserError(f"the names of the matrix columns have {text:,} characters; the most are {_MOST_TEXT:,}")
 
     @classmethod
     def fit(cls, table: pa.Table, *, most_categories: int = 50) -> "Encoder":
@@ -136,8 +158,8 @@ class Encoder:
     def from_json(cls, saved: Mapping[str, Any]) -> "Encoder":
         """The encoder that `to_json` described."""
         try:
-            return cls(tuple(Column(**_frozen(column)) for column in saved["columns"]))
-        except (KeyError, TypeError, AttributeError) as error:
+            return conform(saved, cls, "encoder")
+        except UserError as error:
             raise UserError(f"this does not describe an encoder ({error}); save it anew") from error
 
 
@@ -146,14 +168,9 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
-def _frozen(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists as tuples, as a frozen value holds them."""
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-
-
 def _fit(name: str, values: pa.ChunkedArray, most_categories: int) -> Column:
     """Decides what becomes of one column."""
-    kind = column_values.kind_of(name, values.type)
+    kind: Any = column_values.kind_of(name, values.type)
     if kind == "category":
         return _fit_category(name, column_values.text(name, values), most_categories)
     measured, missing = _measured(name, kind, values, 1)
