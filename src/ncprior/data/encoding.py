@@ -22,7 +22,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 _LINEAR = 3.0  # standardised values up to here stay as they are; those beyond grow with their logarithm
 _NORMAL_IQR = 1.349  # the interquartile range of a normal distribution with standard deviation 1
 _CYCLES = ("day of year", "weekday", "time of day")  # of a date, each as sine and cosine
-_MOST_COLUMNS, _MOST_TEXT = 50_000, 1 << 25  # of tables, and in the names of matrix columns
+_MOST_COLUMNS, _MOST_TEXT = 20_000, 1 << 25  # of tables, and in the names of matrix columns
 
 
 class Group(NamedTuple):
