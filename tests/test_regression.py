@@ -320,21 +320,23 @@ def test_a_method_whose_loss_is_not_finite_stops_and_the_others_go_on(finished):
 
 
 def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
-    """In the second seed; the first is not trained again."""
+    """In the second seed, before its first epoch has ended and after; the first is not trained again."""
     config = tiny(Schedule(epochs=3, validation=0.25, decay="cosine"), seeds=2)
     whole, parts = create(tmp_path / "whole", config), create(tmp_path / "parts", config)
     one = prepared("bbb+ncp", config)  # the runs share their programs, which take long to compile, and nothing else
     monkeypatch.setattr(regression, "Regression", lambda *_, seed: one.with_seed(seed))
     run(config, DATA, whole)
 
-    def interrupt(progress):
-        if progress.seed == 1 and progress.epoch > 1.4:
-            raise KeyboardInterrupt
+    for most, standing in ((0.0, (0, 3)), (1.4, (1, 1))):
 
-    with pytest.raises(KeyboardInterrupt):
-        run(config, DATA, parts, interrupt)
-    notes = parts.read_notes("checkpoints/bbb+ncp.safetensors")
-    assert (len(notes["finished"]), notes["epoch"]) == (1, 1)
+        def interrupt(progress, most=most):
+            if progress.seed == 1 and progress.epoch > most:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run(config, DATA, create(tmp_path / "parts", config, resume=True), interrupt)
+        notes = parts.read_notes("checkpoints/bbb+ncp.safetensors")
+        assert (len(notes["finished"]), notes["epoch"]) == standing
     heard = []
     run(config, DATA, create(tmp_path / "parts", config, resume=True), heard.append)
     assert {progress.seed for progress in heard} == {1}
@@ -381,13 +383,15 @@ def test_results_are_over_the_seeds(two_seeds):
     assert "seed 1" in describe(heard[-1]).state
 
 
-def test_a_seed_that_stops_is_on_record_and_the_next_goes_on(tmp_path, monkeypatch):
+def test_a_seed_that_stops_is_on_record_and_the_next_goes_on(tmp_path, monkeypatch, compiled):
     config = tiny(Schedule(epochs=2), ("det",), seeds=3)
     records, one = create(tmp_path / "run", config), prepared("det", config)
     monkeypatch.setattr(regression, "Regression", lambda *_, seed: one.with_seed(seed))
     plain = Regression.failure
     monkeypatch.setattr(Regression, "failure", lambda self, state: "it must" if self.seed == 1 else plain(self, state))
     run(config, DATA, records)
+    for program in ("_train_steps", "_shuffle_rows", "_measure_parts"):
+        assert sum(program in compiled_name for compiled_name in compiled) == 1  # for all seeds
     results = records.read_json("results.json")
     assert results["failed_seeds"] == {"det": {"1": "it must"}}
     found = regression.final(records)["det"]["test_rmse"]
