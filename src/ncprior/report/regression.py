@@ -136,7 +136,7 @@ def draw_curves(
             for name, seeds in curves[metric].items():
                 colour, dash = LINES[name]
                 for epochs, values, chosen in seeds:
-                    axis.plot(epochs, values, dash, color=colour, linewidth=1.2 if len(seeds) == 1 else 0.8)
+                    axis.plot(epochs, values, dash, color=colour, linewidth=None if len(seeds) == 1 else 0.8)
                     axis.plot(epochs[epochs == chosen], values[epochs == chosen], "o", color=colour, markersize=3)
             for name, scores in (baselines or {}).items():
                 axis.axhline(scores[metric], color="#777777", linewidth=0.8, linestyle=_BASELINE_LINES[name])
