@@ -13,6 +13,7 @@ import ncprior.distributions
 import ncprior.estimators
 import ncprior.input_priors
 import ncprior.prediction
+import ncprior.schema
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -27,7 +28,14 @@ def test_ncp_for_a_network_of_ones_own():
 
 @pytest.mark.parametrize(
     "module",
-    [ncprior.batches, ncprior.distributions, ncprior.estimators, ncprior.input_priors, ncprior.prediction],
+    [
+        ncprior.batches,
+        ncprior.distributions,
+        ncprior.estimators,
+        ncprior.input_priors,
+        ncprior.prediction,
+        ncprior.schema,
+    ],
 )
 def test_docstrings(module):
     result = doctest.testmod(module)

@@ -430,7 +430,7 @@ class Mutations:
 MUTATIONS = int(os.environ.get("NCPRIOR_MUTATIONS", "400"))
 """Damaged files that are loaded; set the variable to 10000 to try more."""
 
-PREDICTED = MUTATIONS // 100
+PREDICTED = min(MUTATIONS // 100, 20)
 """Networks with other settings, at most, that are compiled for a prediction."""
 
 

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from fractions import Fraction
 
 import equinox as eqx
 import numpy as np
@@ -37,6 +38,16 @@ def test_everything_comes_back(saved):
     assert (again.steps_, again.validation_, again.encoder_) == (model.steps_, None, model.encoder_)
     np.testing.assert_array_equal(*(one.suggest(TABLE, n=4, random_state=0) for one in (again, model)))
     again.partial_fit(TABLE, TARGETS[:, None])
+
+
+def test_arguments_of_any_kind_come_back(tmp_path):
+    odd = {"hidden": range(3, 5), "gamma": Fraction(21, 2), "verbose": 0, "validation_fraction": np.float32(0.25)}
+    odd |= {"random_state": np.random.RandomState(0), "callbacks": [print], "settings": {"hidden": [4], "clip": 1}}
+    NCPRegressor("det", **{**SMALL, **odd}).fit(TABLE, TARGETS).save(tmp_path / "model.ncp")
+    again = NCPRegressor.load(tmp_path / "model.ncp")
+    assert (again.hidden, again.gamma, again.validation_fraction, again.verbose) == ((3, 4), 10.5, 0.25, 0)
+    assert (again.random_state, again.callbacks, again.settings) == (None, (), {"hidden": (4,), "clip": 1})
+    again.partial_fit(TABLE, TARGETS)
 
 
 def test_the_file_is_safetensors_with_json(saved):

@@ -8,8 +8,10 @@ are arrays read and their checksum compared. Nothing is compiled, and no network
 import dataclasses
 import io
 import json
+import numbers
 import os
 import stat
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -156,13 +158,15 @@ def _is_plain(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of NumPy as those of Python; what is neither is not for a file."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
+    """Numbers and sequences of any kind as those of JSON; what is neither is not for a file."""
     if isinstance(value, str | int | float | None):
         return value
+    if isinstance(value, np.generic | np.ndarray | jax.Array):
+        return np.asarray(value).tolist()
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if isinstance(value, Sequence):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
     raise TypeError(f"{type(value).__name__} is not a plain value")
