@@ -407,6 +407,7 @@ class Mutations:
 
         return with_header(self.saved.content, change)
 
+    @np.errstate(over="ignore")
     def array(self):
         arrays = dict(self.saved.arrays)
         name = self.random.choice([*arrays, *["calibration", "shift", "scale", "known"] * 4])
@@ -415,8 +416,7 @@ class Mutations:
         values += [] if name.startswith("weights") else [0, -1, 1e-30, 1e30, 1e300, 2]
         what = self.random.choice(["value", "value", "shape", "type", "drop"])
         if what == "value" and array.size:
-            with np.errstate(over="ignore"):
-                array.reshape(-1)[self.random.randrange(array.size)] = np.array(self.random.choice(values), array.dtype)
+            array.reshape(-1)[self.random.randrange(array.size)] = np.array(self.random.choice(values), array.dtype)
         arrays[name] = array
         if what == "shape":
             arrays[name] = self.random.choice([array[..., None], array[:0], array[:1], np.concatenate([array, array])])
