@@ -24,8 +24,8 @@ from ncprior.errors import UserError
 from ncprior.holdout import Stopping
 from ncprior.input_priors import Gaussian
 from ncprior.methods import methods
+from ncprior.options import settings_of
 from ncprior.presets import TABLES
-from ncprior.recipe import settings_of
 
 SMALL = {"members": 2, "hidden": (8,), "epochs": 3, "random_state": 0}
 
@@ -225,7 +225,7 @@ def test_every_method(method):
 def test_a_method_a_trunk_and_noise_of_ones_own():
     X, y = wave(60)
     own = methods(TABLES)["bbb+ncp"]
-    small = dict(SMALL, members=1)
+    small = {"members": 1, "epochs": 3, "random_state": 0}
     assert np.isfinite(NCPRegressor(own, **small).fit(X, y).predict(X)).all()
 
     def trunk(inputs, *, key):

@@ -1,5 +1,8 @@
 """Arguments and settings of the estimator: each changes what it says it changes, or is refused."""
 
+import dataclasses
+import inspect
+import re
 from types import SimpleNamespace
 
 import jax
@@ -10,7 +13,14 @@ import pytest
 
 from ncprior import NCPRegressor
 from ncprior.data.encoding import Encoder
+from ncprior.engine import Engine, Spec, make_method
 from ncprior.errors import UserError
+from ncprior.experiments import evaluate
+from ncprior.input_priors import Gaussian
+from ncprior.methods import methods
+from ncprior.objectives import Batch
+from ncprior.options import USED, settings_of, without_effect
+from ncprior.presets import TABLES, Settings
 from ncprior.recipe import noise_of, number_columns
 
 KEY = jax.random.key(0)
@@ -80,3 +90,225 @@ def test_steps_that_dropped_rows_train_for_change_the_networks():
     assert (few.predict(X) != more.predict(X)).all()
     with pytest.raises(UserError, match="5 rows to train on do not fill a mini batch of 16"):
         more.partial_fit(X[:5], y[:5])
+
+
+OTHER = {
+    "hidden": (3,),
+    "learning_rate": 0.1,
+    "batch_size": 7,
+    "leaky_slope": 0.5,
+    "noise_floor": 0.5,
+    "belief_std": 0.3,
+    "bias_belief": False,
+    "expectation": "sampled",
+    "weight_prior_std": 0.5,
+    "weight_kl": 3.0,
+    "ncp_weight_kl": 3.0,
+    "input_noise": "uniform",
+    "input_noise_std": 0.7,
+    "gamma": 3.0,
+    "gamma_per_label": False,
+    "ncp_away": False,
+    "noise_tie": 1.0,
+    "output_std": 3.0,
+    "output_centre": 1.0,
+    "direction": "reverse",
+    "noise_prior_std": 0.3,
+    "odc_noised_nll": True,
+    "odc_prediction": "blend",
+    "gain_exponent": 1.0,
+    "det_score": "predictive_std",
+    "temperature": 0.1,
+    "draw": "greedy",
+    "clip": 1e-3,
+    "epsilon_hat": True,
+    "remainder": "smaller",
+}
+"""Another value of every setting than that of tables."""
+
+ELSEWHERE = {
+    "input_noise": "input_prior",
+    "input_noise_std": "input_scale",
+    "temperature": "suggest",
+    "gain_exponent": "suggest",
+    "det_score": "suggest",
+    "draw": "suggest",
+}
+"""Settings that are refused with any method, and what the line names instead."""
+
+
+SMALL = {"members": 1, "hidden": (4,), "epochs": 1, "random_state": 0}
+TRAINING = {"learning_rate", "batch_size", "clip", "epsilon_hat", "remainder"}
+
+
+def outcome(method, settings):
+    """What settings could change of a method: the loss of a mini batch, and the prediction of its rows, by a key."""
+    parts = make_method(Spec(settings, method, None, None, (), 2, 1, 0))
+    rng = np.random.default_rng(0)
+    inputs, targets = (jnp.asarray(rng.normal(size=(9, n)), jnp.float32) for n in (2, 1))
+    batch = Batch(inputs, targets, jnp.ones(9), jnp.array(9.0))
+
+    def run(key):
+        network = parts.init(2, 1, key=key)
+        prediction = parts(network, inputs)
+        return parts.loss(network, batch, key=key)[0], prediction.mean, prediction.std
+
+    return run
+
+
+def program(run):
+    """What a function of a key consists of, without computing it."""
+    return re.sub("0x[0-9a-f]+", "", str(jax.make_jaxpr(run)(KEY)))
+
+
+@pytest.mark.parametrize("method", USED)
+def test_every_setting_has_an_effect_or_is_refused(method):
+    base = dataclasses.replace(TABLES, hidden=(4,))
+    before = outcome(method, base)
+    consists_of = program(before)
+    assert set(OTHER) == {field.name for field in dataclasses.fields(Settings)}
+    for name, value in OTHER.items():
+        assert getattr(TABLES, name) != value
+        model = NCPRegressor(method, settings={name: value})
+        if name in ELSEWHERE:
+            with pytest.raises(UserError, match=f"settings: {name} is .*{ELSEWHERE[name]}"):
+                settings_of(model, 100)
+            continue
+        if name in USED[method]:
+            assert getattr(settings_of(model, 100), name) == value
+        else:
+            with pytest.raises(UserError, match=f"settings: {name} has no effect with method '{re.escape(method)}'"):
+                settings_of(model, 100)
+        if name not in TRAINING:
+            after = outcome(method, dataclasses.replace(base, **{name: value}))
+            same = program(after) == consists_of
+            if name not in USED[method] and not same:  # another way to the same numbers
+                same = all(np.array_equal(a, b) for a, b in zip(before(KEY), after(KEY), strict=True))
+            assert same != (name in USED[method]), name
+
+
+def test_settings_of_training_change_it():
+    def trainer(settings):
+        return Engine(Spec(settings, "det", None, None, (), 2, 1, 0)).ensemble.trainer
+
+    def update(trainer):
+        params = jnp.ones(3)
+        # Far smaller than Adam's epsilon, and far larger than any limit.
+        updates = [
+            trainer.optimizer.update(size * params, trainer.optimizer.init(params), params) for size in (1e-9, 1e3)
+        ]
+        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(updates)])
+
+    base = dataclasses.replace(TABLES, hidden=(4,))
+    before = trainer(base)
+    for name in TRAINING:
+        after = trainer(dataclasses.replace(base, **{name: OTHER[name]}))
+        same = (after.batch_size, after.remainder) == (before.batch_size, before.remainder)
+        assert not (same and np.array_equal(update(after), update(before))), name
+
+
+ARGUMENTS = {
+    "hidden": (3,),
+    "learning_rate": 0.1,
+    "batch_size": 7,
+    "gamma": 3.0,
+    "gamma_per_label": False,
+    "input_prior": "uniform",
+    "input_scale": 0.7,
+    "output_scale": 3.0,
+    "flip": 0.5,
+    "trunk": lambda inputs, *, key: lambda x: jnp.tanh(x),  # noqa: ARG005
+    "members": 3,
+    "epochs": 5,
+    "early_stopping": False,
+    "validation_fraction": 0.2,
+    "warm_start": True,
+    "random_state": 3,
+    "verbose": True,
+}
+"""Another value of every argument."""
+
+OF_THE_PRIOR = {"input_prior", "input_scale", "flip"}
+IDLE = {
+    "det": {"gamma", "gamma_per_label", "output_scale"} | OF_THE_PRIOR,
+    "bbb": {"gamma", "gamma_per_label", "output_scale"} | OF_THE_PRIOR,
+    "odc+ncp": {"gamma", "gamma_per_label"},
+}
+"""Arguments that mean nothing to a method; the paper's classifier has no weight on its prior (Equation 9)."""
+
+
+@pytest.mark.parametrize("method", USED)
+def test_every_argument_has_an_effect_or_is_refused(method):
+    known = set(inspect.signature(NCPRegressor).parameters)
+    assert known == set(ARGUMENTS) | {"method", "settings", "callbacks"}
+    table = collinear(50)
+    encoder = Encoder.fit(table)
+    inputs = encoder.transform(table)
+
+    def noise(model):
+        prior = noise_of(model, SimpleNamespace(method=make_method(spec(model))), encoder, inputs[:, :3])
+        return None if prior is None else prior(jnp.asarray(inputs), key=KEY)
+
+    def spec(model):
+        own = (None if isinstance(model.input_prior, str) else model.input_prior, (), 2, 1, 0)
+        return Spec(settings_of(model, 100), model.method, model.trunk, *own)
+
+    plain = NCPRegressor(method)
+    for name, value in ARGUMENTS.items():
+        model = NCPRegressor(method, **{name: value})
+        if name in IDLE.get(method, ()):
+            with pytest.raises(UserError, match=f"^{name} has no effect with method '{re.escape(method)}'; leave it"):
+                settings_of(model, 100)
+        elif name in OF_THE_PRIOR:
+            assert not np.array_equal(noise(model), noise(plain))
+        elif name in ("hidden", "learning_rate", "batch_size", "gamma", "gamma_per_label", "output_scale"):
+            assert settings_of(model, 100) != settings_of(plain, 100)
+        elif name == "trunk":
+            assert make_method(spec(model)).init(2, 1, key=KEY).trunk is not None
+        else:
+            settings_of(model, 100)
+
+
+def test_arguments_beside_ones_own_parts():
+    own, trunk, prior = methods(TABLES)["bbb+ncp"], ARGUMENTS["trunk"], Gaussian(0.5)
+    for name in ("gamma", "gamma_per_label", "output_scale", "hidden", "input_prior", "input_scale", "flip", "trunk"):
+        with pytest.raises(UserError, match=f"{name} has no effect with a Method of your own"):
+            settings_of(NCPRegressor(own, **{name: ARGUMENTS[name]}), 100)
+    for name in set(OTHER) - set(ELSEWHERE) - TRAINING:
+        with pytest.raises(UserError, match=f"settings: {name} has no effect with a Method of your own"):
+            settings_of(NCPRegressor(own, settings={name: OTHER[name]}), 100)
+    for name in ("learning_rate", "batch_size"):
+        assert getattr(settings_of(NCPRegressor(own, **{name: OTHER[name]}), 100), name) == OTHER[name]
+    settings_of(NCPRegressor(own, input_prior=prior), 100)
+    with pytest.raises(UserError, match="input_prior has no effect"):  # on a method that noises nothing
+        settings_of(NCPRegressor(methods(TABLES)["bbb"], input_prior=prior), 100)
+    with pytest.raises(UserError, match="hidden has no effect with a trunk of your own"):
+        settings_of(NCPRegressor(trunk=trunk, hidden=(8,)), 100)
+    assert settings_of(NCPRegressor("deep+ncp", trunk=trunk, hidden=(8,)), 100).hidden == (8,)
+    for name in ("input_scale", "flip"):
+        with pytest.raises(UserError, match=f"{name} has no effect with an input_prior of your own"):
+            settings_of(NCPRegressor(input_prior=prior, **{name: ARGUMENTS[name]}), 100)
+
+
+def test_what_is_given_twice_must_agree():
+    for argument, setting in (("gamma", "gamma"), ("output_scale", "output_std"), ("hidden", "hidden")):
+        value = ARGUMENTS[argument]
+        agreed = NCPRegressor(**{argument: value}, settings={setting: value})
+        assert getattr(settings_of(agreed, 100), setting) == value
+        other = (9,) if argument == "hidden" else 9.0
+        with pytest.raises(UserError, match=f"{argument} is .*, and .* as {setting} in settings; give one of them"):
+            settings_of(NCPRegressor(**{argument: value}, settings={setting: other}), 100)
+    assert settings_of(NCPRegressor(hidden=(8,), settings={"hidden": [8]}), 100).hidden == (8,)
+
+
+def test_arguments_of_evaluate_are_for_the_networks_that_have_a_use_for_them():
+    config = evaluate.Config(
+        "t.csv", "y", "random", "", ("ncp", "det", "no-ncp"), estimator={"gamma": 3.0, "members": 2}
+    )
+    found = {name: evaluate.network(config.estimator, name) for name in config.methods}
+    assert {name: model.gamma for name, model in found.items()} == {"ncp": 3.0, "det": 10.0, "no-ncp": 0.0}
+    assert {model.members for model in found.values()} == {2}
+    for model in found.values():
+        assert not without_effect(model)
+    with pytest.raises(UserError, match="gamma has no effect on any of det, bbb, linear"):
+        dataclasses.replace(config, methods=("det", "bbb", "linear"))

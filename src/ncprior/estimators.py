@@ -31,7 +31,7 @@ from ncprior.distribution import Distribution
 from ncprior.errors import UserError
 from ncprior.input_priors import InputPrior
 from ncprior.methods import Method
-from ncprior.recipe import check_arguments
+from ncprior.options import check_arguments
 
 
 class NCPRegressor(RegressorMixin, BaseEstimator):
@@ -50,7 +50,8 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             members; the networks are then trained anew on all rows.
         validation_fraction: Share of the rows that is held out at random for that; as much again, twice, is held out
             around a random place of a random column.
-        gamma: Weight of the noise contrastive prior; 0 for none. ``odc+ncp`` has none (Equation 9).
+        gamma: Weight of the noise contrastive prior; 0 for none. ``odc+ncp`` has none (Equation 9). Arguments and
+            settings that a method has no use for are refused.
         gamma_per_label: Whether gamma is divided by the number of rows, as suits a prior.
         input_prior: ``radial``, ``gaussian`` or ``uniform`` noise on the numbers, or a function
             ``(inputs, *, key) -> noised`` of the encoded rows, see `ncprior.input_priors`.

@@ -24,6 +24,7 @@ from ncprior.ensemble import Table
 from ncprior.errors import UserError
 from ncprior.holdout import Holdout, Stopping, hold_out
 from ncprior.methods import Method
+from ncprior.options import settings_of
 from ncprior.prediction import MixturePrediction
 from ncprior.recipe import (
     MANY,
@@ -33,7 +34,6 @@ from ncprior.recipe import (
     noise_of,
     number_columns,
     padded,
-    settings_of,
     sights,
     some_rows,
     units,

@@ -1,8 +1,5 @@
-"""What training needs to know of a table, from its rows and the arguments: settings, units, sight and noise."""
+"""What training needs to know of a table, from its rows and the arguments: units, sight and noise."""
 
-import dataclasses
-import math
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +11,7 @@ from ncprior.data.encoding import Encoder, Group
 from ncprior.engine import Engine, Spec
 from ncprior.errors import UserError
 from ncprior.input_priors import FlipCategories, InputPrior, PerColumn, Shaped, Some
-from ncprior.methods import INPUT_NOISE, TITLES, Method
-from ncprior.presets import TABLES, Settings
+from ncprior.methods import INPUT_NOISE, Method
 from ncprior.training import Rows
 from ncprior.trunks import Sight, colours
 
@@ -52,65 +48,6 @@ def some_rows(rows: np.ndarray, seed: int) -> np.ndarray:
     if len(rows) <= _KNOWN:
         return rows
     return rows[np.sort(np.random.default_rng(seed).choice(len(rows), _KNOWN, replace=False))]
-
-
-def settings_of(model: Any, rows: int) -> Settings:
-    """The settings that an estimator's arguments stand for, given the number of rows."""
-    check_arguments(model)
-    given = model.settings or {}
-    # Mini batches grow with the table, from 64 rows at 10 thousand to 512 at 100 thousand.
-    size = model.batch_size or int(min(512, max(64, 2 ** round(math.log2(max(1, rows / 150))))))
-    changes = {
-        "hidden": tuple(model.hidden),
-        "learning_rate": model.learning_rate,
-        "batch_size": size,
-        "gamma": model.gamma,
-        "noise_tie": given.get("gamma", model.gamma),
-        "gamma_per_label": model.gamma_per_label,
-        "output_std": model.output_scale,
-        **given,
-    }
-    fields = {field.name for field in dataclasses.fields(Settings)}
-    if unknown := [name for name in changes if name not in fields]:
-        raise UserError(f"unknown setting {unknown[0]!r}: choose from {', '.join(sorted(fields))}")
-    # Programs have room for a whole batch: rows that a table does not have would only take memory.
-    changes["batch_size"] = min(changes["batch_size"], room(rows))
-    return dataclasses.replace(TABLES, **changes)
-
-
-def check_arguments(model: Any) -> None:
-    """Raise if an argument of an estimator has no meaning, whatever the table."""
-    if not isinstance(model.method, Method) and model.method not in (*TITLES, "deep+ncp"):
-        raise UserError(f"unknown method {model.method!r}: choose from {', '.join(TITLES)}, deep+ncp, or give a Method")
-    if isinstance(model.input_prior, str) and model.input_prior not in INPUT_NOISE:
-        names = ", ".join(INPUT_NOISE)
-        raise UserError(f"unknown input_prior {model.input_prior!r}: choose from {names}, or give a function")
-    for name in ("members", "epochs", "batch_size"):
-        value = getattr(model, name)
-        if (value is not None or name == "members") and not _is_count(value):
-            raise UserError(f"{name} must be at least 1 and a whole number, got {value!r}")
-    if not np.iterable(model.hidden) or not list(model.hidden) or not all(map(_is_count, model.hidden)):
-        what = "hidden must be whole numbers of units, one for each layer, such as (128, 128)"
-        raise UserError(f"{what}, got {model.hidden!r}")
-    for name in ("learning_rate", "gamma", "output_scale", "validation_fraction", "flip"):
-        if not isinstance(getattr(model, name), numbers.Real):
-            raise UserError(f"{name} must be a number, got {getattr(model, name)!r}")
-    if not 0 < model.output_scale < math.inf:
-        raise UserError(f"output_scale must be above 0 and finite, got {model.output_scale}")
-    if not 0 < model.validation_fraction <= 0.3:
-        raise UserError(f"validation_fraction must be above 0 and at most 0.3, got {model.validation_fraction}")
-    if not 0 <= model.flip <= 1:
-        raise UserError(f"flip must be between 0 and 1, got {model.flip}")
-    for scale in model.input_scale.values() if isinstance(model.input_scale, dict) else [model.input_scale]:
-        if not (isinstance(scale, numbers.Real) and 0 <= float(scale) < math.inf):
-            raise UserError(f"input_scale must be a number from 0 up, or a dictionary of them, got {scale!r}")
-    if not isinstance(model.settings, dict | None):
-        raise UserError(f"settings must be a dictionary by the names of settings, got {model.settings!r}")
-
-
-def _is_count(value: Any) -> bool:
-    """Whether this is a whole number of things; True is none, though Python counts with it."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def number_columns(groups: Sequence[Group]) -> list[int]:

@@ -179,7 +179,7 @@ def run(experiment: Any, config: Any, out: Path, resume: bool) -> tuple[dict[str
     from ncprior.cli.progress import run_bar
     from ncprior.estimators import NCPRegressor
     from ncprior.experiments.records import Records
-    from ncprior.recipe import settings_of
+    from ncprior.options import settings_of
     from ncprior.report.page import report
 
     # Mistakes in the table and in --set come to light before anything is written.

@@ -26,6 +26,7 @@ from ncprior.experiments.baselines import BASELINES
 from ncprior.experiments.records import Records, summary
 from ncprior.experiments.scores import LEVELS, Standardised, detection, predict, scores
 from ncprior.methods import TITLES
+from ncprior.options import without_effect
 
 NAME = "evaluate"
 ABLATIONS: dict[str, dict[str, Any]] = {
@@ -78,6 +79,10 @@ class Config:
                 raise UserError(f"unknown method {name!r}: choose from {', '.join([*VARIANTS, *BASELINES, *GROUPS])}")
         if not self.methods:
             raise UserError(f"no method given: choose from {', '.join([*VARIANTS, *BASELINES, *GROUPS])}")
+        networks = [NCPRegressor(**{**self.estimator, **VARIANTS[name]}) for name in self.methods if name in VARIANTS]
+        for name in self.estimator if networks else ():
+            if all(name in without_effect(one) for one in networks):
+                raise UserError(f"{name} has no effect on any of {', '.join(self.methods)}; leave it out")
         for name in ("seeds", "splits"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UserError(f"{name} must be at least 1, got {value}")
@@ -126,8 +131,14 @@ def fit(config: Config, data: Labelled, split: Split, method: str, seed: int) ->
     inputs, targets = data.take(split.train)
     if method in BASELINES:
         return baselines.fit(method, inputs, targets, seed)
-    model = NCPRegressor(**{**config.estimator, **VARIANTS[method]}, random_state=seed)
+    model = network(config.estimator, method).set_params(random_state=seed)
     return partial(predict, model._learn(inputs, targets, check=False))  # `load` has checked the whole table
+
+
+def network(arguments: dict[str, Any], method: str) -> NCPRegressor:
+    """The network of a method, with those of the arguments for all networks that have an effect on it."""
+    model = NCPRegressor(**{**arguments, **VARIANTS[method]})
+    return model.set_params(**{name: NCPRegressor().get_params()[name] for name in without_effect(model)})
 
 
 def evaluate(config: Config, data: Labelled, split: Split, method: str, seed: int) -> dict[str, Any]:
