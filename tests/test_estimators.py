@@ -1,6 +1,9 @@
 """The estimator: scikit-learn's own checks, what it promises about uncertainty, mixed tables, and going on."""
 
+import os
 import pickle
+import signal
+from contextlib import nullcontext
 
 import equinox as eqx
 import jax
@@ -363,12 +366,20 @@ def test_held_out_rows_of_several_outputs():
         ({"output_scale": -1}, "output_scale must be above 0 and finite, got -1"),
         ({"input_scale": "a"}, "input_scale must be a number from 0 up, or a dictionary of them, got 'a'"),
         ({"input_scale": {"x0": -1}}, "input_scale must be a number from 0 up, or a dictionary of them, got -1"),
+        ({"settings": {"gamma": "a"}}, "gamma must be a number .* got 'a'"),
+        ({"settings": {"hidden": "ab"}}, "hidden.* must be .* got"),
+        ({"settings": {"batch_size": 2.5}}, "batch_size must be a whole number .* got 2.5"),
+        ({"settings": {"direction": "up"}}, "direction must be .* got 'up'"),
+        ({"min_rows": 0}, "min_rows must be at least 1 and a whole number, got 0"),
+        ({"early_stopping": "no"}, "early_stopping must be True or False, got 'no'"),
         ({"settings": 3}, "settings must be a dictionary by the names of settings, got 3"),
     ],
 )
 def test_arguments_that_are_no_such_numbers(argument, message):
     with pytest.raises(UserError, match=message):
-        NCPRegressor(**{**SMALL, **argument}).fit(*wave(20))
+        NCPRegressor(**{**{name: value for name, value in SMALL.items() if name != "hidden"}, **argument}).fit(
+            *wave(20)
+        )
 
 
 @pytest.mark.parametrize("epochs", [0, 1.5])
@@ -396,7 +407,9 @@ def test_a_mini_batch_has_no_room_for_more_than_the_table():
 @pytest.mark.parametrize("different", [1, 2, 3])
 def test_few_different_rows_are_enough_to_search(different):
     X, y = wave(different)
-    model = NCPRegressor(members=2, hidden=(4,), random_state=0).fit(np.tile(X, (30, 1)), np.tile(y, 30))
+    model = NCPRegressor(members=2, hidden=(4,), random_state=0, min_rows=different)
+    with nullcontext() if different > 1 else pytest.warns(UserWarning, match="no column varies"):
+        model.fit(np.tile(X, (30, 1)), np.tile(y, 30))
     assert np.isfinite(model.predict(X)).all()
 
 
@@ -516,12 +529,73 @@ def test_progress_is_told(capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5])
+@pytest.mark.filterwarnings("ignore:no column varies")
+@pytest.mark.parametrize("rows", [1, 2, 3, 5])
 def test_few_rows(rows):
     X, y = wave(rows)
-    p = NCPRegressor(members=1, hidden=(8,), random_state=0, epochs=2).fit(X, y).predict_distribution(X)
+    model = NCPRegressor(members=1, hidden=(8,), random_state=0, epochs=2)
+    if rows < 3:
+        with pytest.raises(UserError, match=rf"nothing can be learned from {rows} samples? with.* min_rows={rows} "):
+            model.fit(X, y)
+        with pytest.raises(UserError, match=rf"from 30 samples, {rows} different, with"):
+            model.fit(np.repeat(X, 30 // rows, axis=0), np.repeat(y, 30 // rows))
+        model.set_params(min_rows=rows)
+    p = model.fit(X, y).predict_distribution(np.vstack([X, [[1000.0]]]))
     assert np.isfinite(p.mean).all()
-    assert (p.std > 0).all()
+    # Of one value nobody knows how it varies: as much as it is large.
+    spread = y.std() if rows > 1 else abs(y[0])
+    assert (p.std > (0.99 * spread if rows < 3 else 0)).all()
+
+
+@pytest.mark.parametrize("y", [np.full(30, 7.0), 50 * np.sin(np.arange(30))], ids=["constant", "varied"])
+def test_nothing_is_certain_without_inputs(y):
+    X = pa.table({"a": np.ones(30), "b": ["x"] * 30})
+    model = NCPRegressor(members=2, hidden=(8,), random_state=0, epochs=40, min_rows=1)
+    with pytest.warns(UserWarning, match=r"no column varies.* the mean and the spread of the target") as said:
+        model.fit(X, y)
+    assert said[0].filename == __file__
+    p = model.predict_distribution(pa.table({"a": [1.0, 2.0, 1e9], "b": ["x", "y", None]}))
+    assert p.mean == pytest.approx(np.full(3, y.mean()), abs=0.3 * (y.std() or 1))
+    assert (p.std >= 0.99 * (y.std() or 1)).all()
+
+
+@pytest.mark.parametrize("weight", [1e31, 1e300, 1.7e308])
+def test_weights_that_overflow_are_refused(weight):
+    X, y = wave(20)
+    with pytest.raises(UserError, match="sample_weight has values above 1e30"):
+        NCPRegressor(**SMALL).fit(X, y, sample_weight=np.append(np.ones(19), weight))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:os.fork")
+def test_a_fork_says_that_it_cannot_compute(fitted):
+    prediction = fitted.predict_distribution([[0.0]])
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:  # nothing here may raise, or the tests would run twice
+        signal.alarm(20)  # as it would hang
+        heard = []
+        for action in (
+            lambda: fitted.predict([[0.0]]),
+            lambda: prediction.mean,
+            lambda: fitted.suggest([[0.0]], n=1),
+            lambda: NCPRegressor(**SMALL).fit([[0.0], [1.0], [2.0]], [0, 1, 2]),
+        ):
+            try:
+                action()
+            except UserError as error:
+                heard.append(str(error))
+            except BaseException as error:
+                heard.append(repr(error))
+        os.write(writer, "\n".join(heard).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as lines:
+        heard = lines.read().splitlines()
+    os.waitpid(child, 0)
+    assert len(heard) == 4
+    assert all("forked" in line and "'spawn' or 'forkserver'" in line for line in heard)
+    assert np.isfinite(fitted.predict([[0.0]])).all()
 
 
 def test_constant_and_extreme_targets():
@@ -546,6 +620,7 @@ values = st.one_of(
 )
 
 
+@pytest.mark.filterwarnings("ignore:no column varies")
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(values, min_size=1, max_size=3))
 def test_any_mix_of_columns(tmp_path_factory, columns):

@@ -219,6 +219,7 @@ ARGUMENTS = {
     "flip": 0.5,
     "trunk": lambda inputs, *, key: lambda x: jnp.tanh(x),  # noqa: ARG005
     "members": 3,
+    "min_rows": 1,
     "epochs": 5,
     "early_stopping": False,
     "validation_fraction": 0.2,

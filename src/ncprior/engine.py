@@ -19,8 +19,10 @@ from ncprior.input_priors import InputPrior
 from ncprior.methods import Method, methods
 from ncprior.networks import MLP, BayesianMean
 from ncprior.optimizers import adam, averaged, warmed_up
+from ncprior.own_parts import check_input_prior, check_method, check_trunk
 from ncprior.prediction import MixturePrediction, heavy_tailed, mix
 from ncprior.presets import Settings
+from ncprior.processes import check_process
 from ncprior.training import Trainer, combine
 from ncprior.trunks import Stepped, stepped
 
@@ -62,6 +64,7 @@ class Engine:
 
     def __init__(self, spec: Spec) -> None:
         s = spec.settings
+        check_own_parts(spec)
         self.spec, self.method = spec, make_method(spec)
         optimizer = averaged(warmed_up(adam(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat), _WARM_UP))
         self.ensemble = Ensemble(Trainer(self.method, optimizer, s.batch_size, s.remainder), spec.width, spec.outputs)
@@ -73,6 +76,7 @@ class Engine:
     @staticmethod
     def of(spec: Spec) -> "Engine":
         """The engine of a specification, the same one for the same specification."""
+        check_process()
         return _engine(_Key(spec))
 
     def _predict(self, weights: Any, calibration: Array, inputs: Array) -> MixturePrediction:
@@ -176,6 +180,16 @@ def _engine(key: _Key) -> Engine:
     return Engine(key.spec)
 
 
+def check_own_parts(spec: Spec) -> None:
+    """Raise if what the user gave for a part is not like one."""
+    if spec.trunk is not None:
+        check_trunk(spec.trunk, spec.width)
+    if spec.input_prior is not None:
+        check_input_prior(spec.input_prior, spec.width)
+    if isinstance(spec.method, Method):
+        check_method(spec.method, spec.width, spec.outputs)
+
+
 def make_method(spec: Spec) -> Method:
     """The method with the table's trunk and, if the user gave one, an input prior of their own."""
     if isinstance(spec.method, Method):
@@ -197,6 +211,7 @@ def chunked(function: Callable[..., Any], *arrays: Any) -> Any:
 
     Only these sizes are compiled, whatever the number of rows; the results are NumPy arrays.
     """
+    check_process()
     rows = len(jax.tree.leaves(arrays)[0])
     size = next((chunk for chunk in CHUNKS if rows <= chunk), CHUNKS[-1])
 

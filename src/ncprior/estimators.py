@@ -32,6 +32,7 @@ from ncprior.errors import UserError
 from ncprior.input_priors import InputPrior
 from ncprior.methods import Method
 from ncprior.options import check_arguments
+from ncprior.processes import check_process
 
 
 class NCPRegressor(RegressorMixin, BaseEstimator):
@@ -50,6 +51,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             members; the networks are then trained anew on all rows.
         validation_fraction: Share of the rows that is held out at random for that; as much again, twice, is held out
             around a random place of a random column.
+        min_rows: Different rows that training needs: of fewer than 3 nothing can be learned, but that may be a start.
         gamma: Weight of the noise contrastive prior; 0 for none. ``odc+ncp`` has none (Equation 9). Arguments and
             settings that a method has no use for are refused.
         gamma_per_label: Whether gamma is divided by the number of rows, as suits a prior.
@@ -78,6 +80,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         epochs: int | None = None,
         early_stopping: bool = True,
         validation_fraction: float = 0.1,
+        min_rows: int = 3,
         gamma: float = 10.0,
         gamma_per_label: bool = True,
         input_prior: str | InputPrior = "radial",
@@ -99,6 +102,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         self.epochs = epochs
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
+        self.min_rows = min_rows
         self.gamma = gamma
         self.gamma_per_label = gamma_per_label
         self.input_prior = input_prior
@@ -249,6 +253,8 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             weights = _check_sample_weight(sample_weight, np.zeros(table.num_rows))
             if (weights < 0).any():
                 raise UserError("Negative values in data passed to `sample_weight`: every weight must be at least 0")
+            if weights.max() > LARGEST:
+                raise UserError("sample_weight has values above 1e30, too large to compute with; give smaller weights")
             above_one = bool((weights > 1).any())
             table, targets, weights = _weighted(table, targets, weights)
             repeated = above_one and weights is None
@@ -268,6 +274,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
 
     def _table(self, X: Any, *, reset: bool = False) -> pa.Table:  # noqa: N803
         """The rows as a table, with the checks that scikit-learn users expect."""
+        check_process()
         if not reset:
             check_is_fitted(self)
         if isinstance(X, dict):

@@ -25,10 +25,12 @@ from ncprior.errors import UserError
 from ncprior.holdout import Holdout, Stopping, hold_out
 from ncprior.methods import Method
 from ncprior.options import settings_of
-from ncprior.prediction import MixturePrediction
+from ncprior.prediction import MixturePrediction, no_surer
 from ncprior.recipe import (
+    FEWEST,
     MANY,
     bins_for,
+    check_rows,
     equal_rows,
     in_order,
     noise_of,
@@ -40,7 +42,7 @@ from ncprior.recipe import (
 )
 from ncprior.training import Rows, explain_failure
 
-_FEWEST = 20
+_FEWEST_TO_SEARCH = 20
 """Rows below which none are held out."""
 
 _SEARCHERS = 4
@@ -86,8 +88,16 @@ class Fitted(NamedTuple):
         return self.predict_encoded(self.encoder.transform(table, first_row=first_row))
 
     def predict_encoded(self, inputs: np.ndarray) -> MixturePrediction:
-        """The same for encoded rows."""
-        return chunked(lambda part: self.engine.predict(self.weights, self.calibration, part), inputs)
+        """The same for encoded rows.
+
+        A model without inputs, or of too few rows, has learned nothing: its std is never below that of the targets.
+        """
+
+        def predict(part: np.ndarray) -> MixturePrediction:
+            prediction = self.engine.predict(self.weights, self.calibration, part)
+            return no_surer(prediction, 1.0) if self.spec.width == 1 or self.rows < FEWEST else prediction
+
+        return chunked(predict, inputs)
 
 
 def fit(
@@ -103,6 +113,7 @@ def fit(
 ) -> Fitted:
     """Trains an ensemble as the estimator ``model`` says; ``repeated`` are rows with copies that stand for weights."""
     inputs, targets, sample_weights = in_order(encoder.transform(table), targets, sample_weights)
+    check_rows(inputs, targets, model.min_rows)
     count = len(inputs)
     epochs = model.epochs if epochs is None else epochs
     settings = settings_of(model, count)
@@ -126,7 +137,7 @@ def fit(
     fixed = math.ceil(epochs * count / settings.batch_size) if epochs is not None else _STEPS
     equal = np.tile(np.array([1, 1, 1 / model.members], np.float32), (model.members, 1))
     blank = Fitted(spec, encoder, None, equal, shift, scale, (fixed,) * model.members, None, count, inputs[:0])
-    if epochs is None and model.early_stopping and count >= _FEWEST:
+    if epochs is None and model.early_stopping and count >= _FEWEST_TO_SEARCH:
         blank = _searched(model, blank, inputs, targets, rows, told, seed, show, repeated)
     steps = np.array(blank.steps)
     weights, kept = _trained(engine, rows, count, told, _seeds(seed, 1, model.members), steps, show)

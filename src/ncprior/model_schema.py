@@ -88,6 +88,7 @@ _ARGUMENTS: dict[str, Any] = {
     "epochs": int | None,
     "early_stopping": Switch,
     "validation_fraction": float,
+    "min_rows": int,
     "gamma": float,
     "gamma_per_label": Switch,
     "input_prior": str | None,

@@ -30,7 +30,7 @@ USED: dict[str, set[str]] = {
     "bbb": _TRAINING | _NETWORK | _BELIEF | {"weight_kl"},
     "bbb+ncp": _TRAINING | _NETWORK | _BELIEF | _MEAN_NCP,
     "odc+ncp": _TRAINING | _NETWORK | _NOISE | _OUTPUT_PRIOR | {"odc_noised_nll", "odc_prediction"},
-    "deep+ncp": _TRAINING | _NETWORK | _BELIEF | _MEAN_NCP,
+    "deep+ncp": (_TRAINING | _NETWORK | _BELIEF | _MEAN_NCP) - {"bias_belief", "expectation", "noise_prior_std"},
 }
 """Settings that change what the estimator learns or predicts, for each method; and whether it takes a trunk."""
 
@@ -87,9 +87,13 @@ def check_arguments(model: Any) -> None:
     if isinstance(model.input_prior, str) and model.input_prior not in INPUT_NOISE:
         names = ", ".join(INPUT_NOISE)
         raise UserError(f"unknown input_prior {model.input_prior!r}: choose from {names}, or give a function")
-    for name in ("members", "epochs", "batch_size"):
+    if not isinstance(model.input_prior, str) and not callable(model.input_prior):
+        raise UserError(
+            f"input_prior must be a name or a function (inputs, *, key) -> noised, got {model.input_prior!r}"
+        )
+    for name in ("members", "min_rows", "epochs", "batch_size"):
         value = getattr(model, name)
-        if (value is not None or name == "members") and not _is_count(value):
+        if (value is not None or name in ("members", "min_rows")) and not _is_count(value):
             raise UserError(f"{name} must be at least 1 and a whole number, got {value!r}")
     if not np.iterable(model.hidden) or not list(model.hidden) or not all(map(_is_count, model.hidden)):
         what = "hidden must be whole numbers of units, one for each layer, such as (128, 128)"

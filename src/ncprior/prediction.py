@@ -196,6 +196,13 @@ def heavy_tailed(prediction: Predictive) -> MixturePrediction:
     )
 
 
+def no_surer(prediction: MixturePrediction, std: float) -> MixturePrediction:
+    """The prediction with so much uncertainty in every component that none has a smaller standard deviation."""
+    parts = prediction.parts
+    uncertainty = jnp.sqrt(jnp.maximum(parts.uncertainty**2, std**2 - parts.noise**2))
+    return MixturePrediction(prediction.weights, Prediction(parts.mean, parts.noise, uncertainty))
+
+
 def gather(prediction: Predictive) -> Prediction:
     """The prediction as plain NumPy arrays of mean, noise and uncertainty: what figures and tables show."""
     fields = (prediction.mean, prediction.noise, prediction.uncertainty)

@@ -1,5 +1,6 @@
 """What training needs to know of a table, from its rows and the arguments: units, sight and noise."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,9 @@ MANY = 5_000
 """Rows from which on so many are held out that few members are enough to search with, though they see fewer gaps, and
 the prior counts so little that few noised rows are enough."""
 
+FEWEST = 3
+"""Different rows below which nothing can be learned: a line goes through any two."""
+
 _NOISED = 0.5
 """Share of a mini batch that is noised if there are so many rows."""
 
@@ -36,6 +40,27 @@ def in_order(
     """The rows in an order of their own, so that what is learned does not depend on the table's."""
     order = np.lexsort((*targets.T, *inputs.T))
     return inputs[order], targets[order], None if weights is None else weights[order]
+
+
+def check_rows(inputs: np.ndarray, targets: np.ndarray, fewest: int) -> None:
+    """Raise if there are fewer different rows, of those in order; warn if no input tells them apart."""
+    another = np.zeros(len(targets) - 1, bool)
+    for column in (*inputs.T, *targets.T):
+        another |= column[1:] != column[:-1]
+        if another.sum() + 1 >= fewest:
+            break
+    else:
+        count, different = len(targets), int(another.sum()) + 1
+        what = f"{count} sample{'s' if count > 1 else ''}" + (f", {different} different," if different < count else "")
+        raise UserError(
+            f"nothing can be learned from {what} with a target: give at least {fewest} different rows, or ask for a "
+            f"model that knows nothing with min_rows={different} (--min-rows)"
+        )
+    if inputs.shape[1] == 1:  # the one that says whether something is unexpected
+        warnings.warn(
+            "no column varies that a model can use: nothing is learned but the mean and the spread of the target",
+            stacklevel=5,  # the line that calls `NCPRegressor.fit`
+        )
 
 
 def equal_rows(rows: np.ndarray) -> np.ndarray:
@@ -61,13 +86,17 @@ def bins_for(columns: int) -> int:
 
 
 def units(targets: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of every output; a constant one has standard deviation 1."""
+    """Mean and standard deviation of every output.
+
+    A constant one has standard deviation 1, and of too few rows, which do not say how it varies, that of its size.
+    """
     shift = np.average(targets, axis=0, weights=weights)
     # In units of the largest deviation, whose square may be too small or too large for a number.
     largest = np.abs(targets - shift).max(0)
     largest = np.where(largest > 1e-12 * np.abs(shift), largest, 1.0)
     scale = largest * np.sqrt(np.average(((targets - shift) / largest) ** 2, axis=0, weights=weights))
-    return shift, np.where(scale > 1e-12 * np.abs(shift), np.maximum(scale, 1e-30), 1.0)
+    constant = np.where(shift == 0, 1.0, np.abs(shift)) if len(targets) < FEWEST else 1.0
+    return shift, np.where(scale > 1e-12 * np.abs(shift), np.maximum(scale, 1e-30), constant)
 
 
 def room(rows: int) -> int:

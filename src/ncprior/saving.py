@@ -26,7 +26,7 @@ from ncprior.engine import Spec, make_method
 from ncprior.errors import UserError
 from ncprior.files import told, written
 from ncprior.model_file import FORMAT, OtherFileError, read_arrays, read_header, to_bytes
-from ncprior.recipe import settings_of
+from ncprior.options import settings_of
 from ncprior.schema import conform
 
 _OWN = ("method", "trunk", "input_prior")

@@ -39,6 +39,9 @@ def fit(
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the rows. \\[default: as many as held-out rows ask for]")
     ] = None,
+    min_rows: Annotated[
+        int | None, typer.Option(help="Different rows that are needed, for a start with fewer. \\[default: 3]")
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed and table give the same model.")] = 0,
     as_json: JsonOption = False,
     force: ForceOption = False,
@@ -67,7 +70,7 @@ def fit(
         truth, there = known_targets(rows, targets)
         if not there.all():
             check_inputs(rows.select(chosen))  # here, where rows still have the numbers that they have in the file
-        given: dict[str, Any] = {"members": members, "epochs": epochs}
+        given: dict[str, Any] = {"members": members, "epochs": epochs, "min_rows": min_rows}
         model = NCPRegressor(
             method,
             random_state=seed,
