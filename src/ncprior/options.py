@@ -167,8 +167,8 @@ def _is_given(model: Any, argument: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Lists and arrays as tuples, which can be compared."""
-    return tuple(value) if isinstance(value, list | np.ndarray) else value
+    """Lists, arrays and ranges as tuples, which can be compared."""
+    return tuple(value) if np.iterable(value) and not isinstance(value, str | dict) else value
 
 
 def _is_count(value: Any) -> bool:
