@@ -66,13 +66,13 @@ def settings_of(model: Any, rows: int) -> Settings:
     # Mini batches grow with the table, from 64 rows at 10 thousand to 512 at 100 thousand.
     size = model.batch_size or int(min(512, max(64, 2 ** round(math.log2(max(1, rows / 150))))))
     changes = {
-        "hidden": tuple(model.hidden),
-        "learning_rate": model.learning_rate,
+        "hidden": _plain(model.hidden),
+        "learning_rate": _plain(model.learning_rate),
         "batch_size": size,
-        "gamma": model.gamma,
-        "noise_tie": given.get("gamma", model.gamma),
+        "gamma": _plain(model.gamma),
+        "noise_tie": given.get("gamma", _plain(model.gamma)),
         "gamma_per_label": model.gamma_per_label,
-        "output_std": model.output_scale,
+        "output_std": _plain(model.output_scale),
         **given,
     }
     settings = dataclasses.replace(TABLES, **changes)
@@ -167,7 +167,9 @@ def _is_given(model: Any, argument: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Lists, arrays and ranges as tuples, which can be compared."""
+    """Lists, arrays and ranges as tuples, which can be compared, and fractions as floats, which JAX computes with."""
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
+        return float(value)
     return tuple(value) if np.iterable(value) and not isinstance(value, str | dict) else value
 
 
