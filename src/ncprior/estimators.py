@@ -24,6 +24,7 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_is
 from ncprior import beliefs, fitting, saving
 from ncprior.acquisition import Acquisition, Draw, Score, score_names
 from ncprior.batches import DEFAULT_RULE, RULES
+from ncprior.data.column_values import numbers
 from ncprior.data.encoding import Encoder
 from ncprior.data.labelled import LARGEST, check_inputs
 from ncprior.data.tables import as_table
@@ -318,7 +319,7 @@ def _targets(y: Any) -> tuple[np.ndarray, list[str] | None]:
     if hasattr(y, "column_names") or hasattr(y, "columns"):
         table = as_table(y)
         names = list(table.column_names)
-        y = np.column_stack([column.to_numpy() for column in table.columns])
+        y = np.column_stack([numbers(*column, first_row=1)[0] for column in zip(names, table.columns, strict=True)])
     elif getattr(y, "name", None) is not None:
         names = [str(y.name)]
     values = check_array(y, dtype=np.float64, ensure_2d=False, allow_nd=False, input_name="y")

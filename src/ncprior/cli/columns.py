@@ -1,6 +1,6 @@
 """Columns of people's tables: which ones a model learns from, and those that tell of its predictions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ from ncprior.estimators import Distribution, NCPRegressor
 
 def choose_inputs(path: Path, targets: Sequence[str], inputs: Sequence[str], excluded: Sequence[str]) -> list[str]:
     """The names of the columns to predict from."""
-    names = next(tables.stream(path, rows=1)).column_names
-    chosen, left_out = given_columns(inputs, names), given_columns(excluded, names)
-    if unknown := [name for name in left_out if name not in names]:
-        raise UserError(f"--exclude-columns: {path} has no column {unknown[0]!r}; it has {', '.join(names)}")
+    names = dict.fromkeys(tables.schema_of(path).names)
+    chosen, left_out = given_columns(inputs, names), set(given_columns(excluded, names))
+    if unknown := sorted(left_out - names.keys()):
+        raise UserError(f"--exclude-columns: {path} has no column {unknown[0]!r}; it has {_listed(list(names))}")
     for name in chosen:
         if name in targets or name in left_out:
             other = "--target" if name in targets else "--exclude-columns"
@@ -30,7 +30,13 @@ def choose_inputs(path: Path, targets: Sequence[str], inputs: Sequence[str], exc
     return chosen
 
 
-def given_columns(items: Sequence[str], names: Sequence[str]) -> list[str]:
+def _listed(names: Sequence[str], most: int = 20) -> str:
+    """The names, or the first of them and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def given_columns(items: Sequence[str], names: Collection[str]) -> list[str]:
     """The column names in comma-separated lists, each once; a name with commas in it is given alone."""
     return list(dict.fromkeys(name for item in items for name in ([item] if item in names else split_names(item))))
 
@@ -45,8 +51,8 @@ def kept_types(model: NCPRegressor, path: Path, out: Path | None) -> dict[str, p
     """Types of CSV columns that the model does not use: text, unless Parquet is written, so that 007 stays 007."""
     if out is not None and out.suffix.lower() != ".csv":
         return {}
-    used, names = used_columns(model), next(tables.stream(path, rows=1)).column_names
-    return {name: pa.string() for name in names if name not in used}
+    used = set(used_columns(model))
+    return {name: pa.string() for name in tables.schema_of(path).names if name not in used}
 
 
 def used_columns(model: NCPRegressor) -> list[str]:
@@ -78,8 +84,8 @@ def described(prediction: Distribution, targets: Sequence[str], level: float | N
 
 def with_columns(table: pa.Table, columns: Mapping[str, Any], at: int | None = None) -> pa.Table:
     """The table with more columns, at its end or elsewhere; a prefix tells them from columns of the same name."""
-    prefix = ""
-    while any(prefix + name in table.column_names for name in columns):
+    prefix, names = "", set(table.column_names)
+    while any(prefix + name in names for name in columns):
         prefix += "ncprior_"
     at = table.num_columns if at is None else at
     for i, (name, values) in enumerate(columns.items()):

@@ -54,9 +54,18 @@ class Picker:
 
     def stream(self, model: NCPRegressor, path: Path, rows: int = 65_536) -> Iterable[pa.Table]:
         """The pieces of a table, with ids and the columns that the model uses; ids in CSV are text, as written."""
-        names = dict.fromkeys([*([self.id_column] if self.id_column else []), *used_columns(model)])
-        types = input_types(model) | ({self.id_column: pa.string()} if self.id_column else {})
-        return tables.stream(path, list(names) or None, rows=rows, schema=types)
+        names, types = self._columns(model)
+        return tables.stream(path, names, rows=rows, schema=types)
+
+    def schema(self, model: NCPRegressor, path: Path) -> pa.Schema:
+        """Names and types of the columns of these pieces."""
+        names, types = self._columns(model)
+        return tables.schema_of(path, names, schema=types)
+
+    def _columns(self, model: NCPRegressor) -> tuple[list[str] | None, dict[str, pa.DataType]]:
+        """The columns to read, and their types in CSV."""
+        own = {self.id_column: pa.string()} if self.id_column else {}
+        return list(dict.fromkeys([*own, *used_columns(model)])) or None, input_types(model) | own
 
     def known(self, model: NCPRegressor, path: Path) -> set[Any]:
         """The rows of a table as `keys` gives them; those without an id are of no use and left out."""

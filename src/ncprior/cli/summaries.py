@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,8 +12,12 @@ from rich.console import Console
 from rich.table import Table
 
 from ncprior.data import column_values
+from ncprior.data.column_types import python_rows
 from ncprior.errors import UserError
 from ncprior.estimators import Distribution
+
+_MANY, _SHOWN = 100, 20
+"""Of more columns than the first number, only as many as the second are told one by one."""
 
 
 class Scores:
@@ -64,9 +69,13 @@ def print_fit(summary: Mapping[str, Any]) -> None:
     """What a model was trained on, how good it is and where it is."""
     console = _console()
     table = Table("column", "treatment")
-    for column in summary["columns"]:
+    shown = len(columns := summary["columns"]) if len(summary["columns"]) <= _MANY else _SHOWN
+    for column in columns[:shown]:
         table.add_row(column["name"], column["treatment"])
     console.print(table)
+    if more := Counter(column["kind"] for column in columns[shown:]):
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in more.most_common())
+        console.print(f"and {more.total():,} more columns: {kinds}")
     rows = f"{summary['rows']:,} rows"
     if dropped := summary["rows_without_target"]:
         rows += f" ({dropped:,} more have no value of {' and '.join(summary['targets'])} and were left out)"
@@ -109,7 +118,7 @@ def print_suggest(summary: Mapping[str, Any], rows: pa.Table) -> None:
 def rows_table(rows: pa.Table) -> Table:
     """Rows of a table as people read them."""
     table = Table(*rows.column_names)
-    for row in rows.to_pylist():
+    for row in python_rows(rows):
         table.add_row(*(_short(value) for value in row.values()))
     return table
 

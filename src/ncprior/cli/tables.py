@@ -68,8 +68,10 @@ def fit(
         chosen = choose_inputs(table, targets, inputs or [], exclude_columns or [])
         rows = tables.read(table, [*targets, *chosen])
         truth, there = known_targets(rows, targets)
+        rows = rows.select(chosen)
         if not there.all():
-            check_inputs(rows.select(chosen))  # here, where rows still have the numbers that they have in the file
+            check_inputs(rows)  # here, where rows still have the numbers that they have in the file
+            rows = rows.filter(there)
         given: dict[str, Any] = {"members": members, "epochs": epochs, "min_rows": min_rows}
         model = NCPRegressor(
             method,
@@ -79,7 +81,7 @@ def fit(
             **{name: value for name, value in given.items() if value is not None},
         )
         truth = truth[there]
-        model.fit(rows.select(chosen).filter(there), truth[:, 0] if len(targets) == 1 else truth)
+        model.fit(rows, truth[:, 0] if len(targets) == 1 else truth)
         model.target_names_ = targets
         model.save(out)
     with stoppable(f"the model is in {out}"):
@@ -128,6 +130,7 @@ def predict(
         from ncprior.cli.progress import row_bar
         from ncprior.cli.summaries import Scores, print_json, print_predict
         from ncprior.data import tables
+        from ncprior.data.column_types import check_held, python_rows
         from ncprior.estimators import NCPRegressor
 
         loaded = NCPRegressor.load(model)
@@ -136,6 +139,8 @@ def predict(
         first: Any = None
         done = 0
         types = kept_types(loaded, table, out) | input_types(loaded)
+        if out:
+            check_held(out, tables.schema_of(table, schema=types))
         with tables.write(out) if out else nullcontext() as append, row_bar(count_rows(table)) as advance:
             for piece in tables.stream(table, schema=types):
                 prediction = loaded._predict(piece, first_row=done + 1)
@@ -153,7 +158,7 @@ def predict(
             "level": level,
             "scores": scores.results(),
             "not_scored": scores.why,
-            **({"out": str(out)} if out else {"first_rows": first.to_pylist()}),
+            **({"out": str(out)} if out else {"first_rows": python_rows(first)}),
         }
         if as_json:
             print_json(summary)
@@ -218,27 +223,31 @@ def suggest(
         from ncprior.cli.progress import row_bar
         from ncprior.cli.summaries import print_json, print_suggest
         from ncprior.data import tables
+        from ncprior.data.column_types import check_held, python_rows
         from ncprior.estimators import NCPRegressor
 
         loaded = NCPRegressor.load(model)
         picker = Picker(count, acquisition, temperature, seed, id_column)
+        if out:
+            check_held(out, picker.schema(loaded, pool))
         excluded = picker.known(loaded, exclude) if exclude else set()
         with tables.write(out) if out else nullcontext() as append:
             with row_bar(count_rows(pool)) as advance:
                 best = picker.best(loaded, picker.stream(loaded, pool), excluded, advance)
+            suggestions = python_rows(best.rows)  # before the file is there: after that, nothing may fail
             if append:
                 append(best.rows)
         summary: dict[str, Any] = {
             "pool_rows": best.pool,
             "excluded": best.excluded,
-            "suggestions": best.rows.to_pylist(),
+            "suggestions": suggestions,
         }
         summary |= {"out": str(out)} if out else {}
         if as_json:
             print_json(summary)
         else:
-            inputs = [name for name in used_columns(loaded) if name != id_column]
-            print_suggest(summary, best.rows.drop_columns(inputs))
+            inputs = set(used_columns(loaded)) - {id_column}
+            print_suggest(summary, best.rows.select([name for name in best.rows.column_names if name not in inputs]))
 
 
 def check_suggest(count: int, acquisition: str, temperature: float, greedy: bool, seed: int) -> None:

@@ -84,8 +84,8 @@ def text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pc.if_else(pc.is_nan(column), pa.scalar(None, pa.large_string()), written)
     try:
         return column.cast(pa.large_string())
-    except pa.ArrowException as error:
-        raise UserError(f"column {name!r} holds {column.type}, but was text in training; give text") from error
+    except pa.ArrowInvalid:  # a time zone that is not known here
+        return column.cast(pa.timestamp(column.type.unit, "UTC")).cast(pa.large_string())
 
 
 def days(name: str, column: pa.ChunkedArray, first_row: int) -> tuple[np.ndarray, np.ndarray]:

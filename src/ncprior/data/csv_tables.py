@@ -2,6 +2,7 @@
 
 import codecs
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,7 +53,8 @@ def schema(file: Path, columns: Collection[str] | None, given: Mapping[str, pa.D
         return pa.schema([(name, pa.null()) for name in names])
     types = [_type(values, given.get(name)) for name, values in zip(names, first.columns, strict=True)]
     # Names that occur twice are for the caller to complain about.
-    late = {name for name, kind in zip(names, types, strict=True) if kind == pa.null() and names.count(name) == 1}
+    twice = {name for name, count in Counter(names).items() if count > 1}
+    late = {name for name, kind in zip(names, types, strict=True) if kind == pa.null()} - twice
     late &= set(names if columns is None else columns)
     if late:
         with opened(file, sorted(late), dict.fromkeys(late, pa.string())) as blocks:

@@ -21,6 +21,7 @@ from ncprior.schema import Length, Range, conform
 _LARGEST = float(np.finfo(np.float64).max)
 _LINEAR = 3.0  # standardised values up to here stay as they are; those beyond grow with their logarithm
 _NORMAL_IQR = 1.349  # the interquartile range of a normal distribution with standard deviation 1
+_NAMED = 20  # columns that an error names, at most
 _CYCLES = ("day of year", "weekday", "time of day")  # of a date, each as sine and cosine
 _MOST_COLUMNS, _MOST_TEXT = 20_000, 1 << 25  # of tables, and in the names of matrix columns
 
@@ -107,8 +108,8 @@ class Encoder:
             raise UserError(f"most_categories is {most_categories}; a category needs at least 2")
         if not table.num_rows:
             raise UserError("the table has no rows; give at least one to learn from")
-        fitted = (_fit(name, table[name], most_categories) for name in table.column_names)
-        return cls(tuple(fitted))
+        columns = zip(table.column_names, table.columns, strict=True)
+        return cls(tuple(_fit(name, values, most_categories) for name, values in columns))
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -139,13 +140,16 @@ class Encoder:
         """
         table = tables.as_table(table)
         used = [column for column in self.columns if column.kind != "left out"]
-        if absent := [column.name for column in used if column.name not in table.column_names]:
-            raise UserError(f"the table lacks columns of training: {', '.join(map(repr, absent))}; add them")
+        values = dict(zip(table.column_names, table.columns, strict=True))
+        if absent := [column.name for column in used if column.name not in values]:
+            more = f" and {len(absent) - _NAMED:,} more" if len(absent) > _NAMED else ""
+            listed = ", ".join(map(repr, absent[:_NAMED])) + more
+            raise UserError(f"the table lacks columns of training: {listed}; add them")
         matrix = np.zeros((table.num_rows, self.width), np.float32)
         start = 0
         for column in used:
             width = sum(len(names) for _, names in column.layout)
-            unexpected = _encode(column, table[column.name], matrix[:, start : start + width], first_row)
+            unexpected = _encode(column, values[column.name], matrix[:, start : start + width], first_row)
             matrix[unexpected, -1] = 1
             start += width
         return matrix

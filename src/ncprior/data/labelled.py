@@ -53,8 +53,9 @@ def load(
     columns = None if inputs is None else list(dict.fromkeys([*inputs, *beside, target]))
     table = tables.read(path, columns)
     # Wanted columns that are not there get the same message, with the names that come close, as they do in a file.
+    there_are = set(table.column_names)
     for name in (target, *beside):
-        if name not in table.column_names:
+        if name not in there_are:
             tables.read(path, [name])
     truth, known = known_targets(table, [target])
     check_inputs(table)  # here, where rows still have the numbers that they have in the file
@@ -104,14 +105,14 @@ def check_inputs(table: pa.Table) -> None:
 
     For whole tables: some of the rows could look like a mistake that the others explain.
     """
-    for name in table.column_names:
-        kind = column_values.kind_of(name, table[name].type)
+    for name, values in zip(table.column_names, table.columns, strict=True):
+        kind = column_values.kind_of(name, values.type)
         if kind == "number":
-            column_values.numbers(name, table[name], 1)
+            column_values.numbers(name, values, 1)
         elif kind == "category":
-            text = column_values.text(name, table[name])
+            text = column_values.text(name, values)
             column_values.check_commas(name, text.drop_null().unique())
-            if not pa.types.is_dictionary(table[name].type):  # which is a category because someone made it one
+            if not pa.types.is_dictionary(values.type):  # which is a category because someone made it one
                 column_values.check_numbers(name, text)
 
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyarrow.interchange import from_dataframe
 
 from ncprior.data import arrow_files, csv_tables
-from ncprior.data.column_types import plain, plain_type
+from ncprior.data.column_types import csv_table, plain, plain_type
 from ncprior.errors import UserError
 from ncprior.files import told, written
 
@@ -56,12 +56,7 @@ def stream(
         schema: Types of CSV columns by name, such as those seen in training. Other formats have types of their own.
     """
     files = _files(Path(path))
-    schemas = [_schema(file, columns, schema or {}) for file in files]
-    names = list(schemas[0].names if columns is None else columns)
-    for file, found in zip(files, schemas, strict=True):
-        _check_names(f"{file}", found.names, names)
-    chosen = [pa.schema([found.field(name) for name in names]) for found in schemas]
-    wanted = _merged(Path(path), chosen, csv=_form(files[0]) in ("CSV", "TSV"))
+    wanted = _wanted(Path(path), files, columns, schema or {})
     empty = True
     for piece in _pieces((table for file in files for table in _blocks(file, wanted, rows)), rows):
         empty = False
@@ -70,12 +65,11 @@ def stream(
         raise UserError(f"{path}: has columns but no rows; give a table with at least one row")
 
 
-def column_names(path: str | Path) -> list[str]:
-    """The names of the columns of a file or folder, without reading its rows."""
-    first = _files(Path(path))[0]
-    names = list(_schema(first, None, {}).names)
-    _check_names(f"{first}", names, ())
-    return names
+def schema_of(
+    path: str | Path, columns: Sequence[str] | None = None, *, schema: Mapping[str, pa.DataType] | None = None
+) -> pa.Schema:
+    """Names and types of the columns that `stream` gives, without reading all rows."""
+    return _wanted(Path(path), _files(Path(path)), columns, schema or {})
 
 
 def as_table(data: Any) -> pa.Table:
@@ -117,9 +111,7 @@ def write(path: str | Path) -> Iterator[Callable[[pa.Table], None]]:
     def append(table: pa.Table) -> None:
         nonlocal sink, writer
         with told(target, pa.ArrowException):
-            # CSV has no dictionaries; every other type is written as it is.
-            plain = [kind.value_type if csv and pa.types.is_dictionary(kind) else kind for kind in table.schema.types]
-            table = table.cast(pa.schema(list(zip(table.column_names, plain, strict=True))))
+            table = csv_table(table) if csv else table
             if writer is None:
                 sink = draft.open("wb")
                 writer = (pa_csv.CSVWriter if csv else pq.ParquetWriter)(sink, table.schema)
@@ -161,6 +153,18 @@ def _files(path: Path) -> list[Path]:
 def _form(file: Path) -> str | None:
     """The format that the name of a file tells."""
     return next((form for ending, form in FORMATS.items() if file.name.lower().endswith(ending)), None)
+
+
+def _wanted(
+    path: Path, files: Sequence[Path], columns: Sequence[str] | None, types: Mapping[str, pa.DataType]
+) -> pa.Schema:
+    """The columns to read of all files, in one order and of one type each."""
+    schemas = [_schema(file, columns, types) for file in files]
+    names = list(schemas[0].names if columns is None else columns)
+    for file, found in zip(files, schemas, strict=True):
+        _check_names(f"{file}", found.names, names)
+    chosen = [pa.schema([found.field(name) for name in names]) for found in schemas]
+    return _merged(path, chosen, csv=_form(files[0]) in ("CSV", "TSV"))
 
 
 def _schema(file: Path, columns: Sequence[str] | None, types: Mapping[str, pa.DataType]) -> pa.Schema:
