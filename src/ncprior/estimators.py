@@ -52,7 +52,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             members; the networks are then trained anew on all rows.
         validation_fraction: Share of the rows that is held out at random for that; as much again, twice, is held out
             around a random place of a random column.
-        min_rows: Different rows that training needs: of fewer than 3 nothing can be learned, but that may be a start.
+        min_rows: Rows that training needs: of fewer than 3 nothing can be learned, but that may be a start.
         gamma: Weight of the noise contrastive prior; 0 for none. ``odc+ncp`` has none (Equation 9). Arguments and
             settings that a method has no use for are refused.
         gamma_per_label: Whether gamma is divided by the number of rows, as suits a prior.

@@ -113,7 +113,7 @@ def fit(
 ) -> Fitted:
     """Trains an ensemble as the estimator ``model`` says; ``repeated`` are rows with copies that stand for weights."""
     inputs, targets, sample_weights = in_order(encoder.transform(table), targets, sample_weights)
-    check_rows(inputs, targets, model.min_rows)
+    check_rows(inputs, model.min_rows)
     count = len(inputs)
     epochs = model.epochs if epochs is None else epochs
     settings = settings_of(model, count)

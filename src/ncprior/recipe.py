@@ -25,7 +25,7 @@ MANY = 5_000
 the prior counts so little that few noised rows are enough."""
 
 FEWEST = 3
-"""Different rows below which nothing can be learned: a line goes through any two."""
+"""Rows below which nothing can be learned: a line goes through any two."""
 
 _NOISED = 0.5
 """Share of a mini batch that is noised if there are so many rows."""
@@ -42,19 +42,12 @@ def in_order(
     return inputs[order], targets[order], None if weights is None else weights[order]
 
 
-def check_rows(inputs: np.ndarray, targets: np.ndarray, fewest: int) -> None:
-    """Raise if there are fewer different rows, of those in order; warn if no input tells them apart."""
-    another = np.zeros(len(targets) - 1, bool)
-    for column in (*inputs.T, *targets.T):
-        another |= column[1:] != column[:-1]
-        if another.sum() + 1 >= fewest:
-            break
-    else:
-        count, different = len(targets), int(another.sum()) + 1
-        what = f"{count} sample{'s' if count > 1 else ''}" + (f", {different} different," if different < count else "")
+def check_rows(inputs: np.ndarray, fewest: int) -> None:
+    """Raise if there are fewer encoded rows than these; warn if no input tells them apart."""
+    if (count := len(inputs)) < fewest:
         raise UserError(
-            f"nothing can be learned from {what} with a target: give at least {fewest} different rows, or ask for a "
-            f"model that knows nothing with min_rows={different} (--min-rows)"
+            f"nothing can be learned from {count} sample{'s' if count > 1 else ''} with a target: give at least "
+            f"{fewest}, or ask for a model that knows nothing with min_rows={count} (--min-rows {count})"
         )
     if inputs.shape[1] == 1:  # the one that says whether something is unexpected
         warnings.warn(

@@ -40,7 +40,7 @@ def fit(
         int | None, typer.Option(help="Passes over the rows. \\[default: as many as held-out rows ask for]")
     ] = None,
     min_rows: Annotated[
-        int | None, typer.Option(help="Different rows that are needed, for a start with fewer. \\[default: 3]")
+        int | None, typer.Option(help="Rows that are needed, for a start with fewer. \\[default: 3]")
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed and table give the same model.")] = 0,
     as_json: JsonOption = False,

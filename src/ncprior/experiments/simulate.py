@@ -147,7 +147,7 @@ def advance(config: Config, data: Labelled, run: dict[str, Any], batch: int) -> 
     started = time.monotonic()
     labels = np.array(run["labels"])
     inputs, targets = data.take(labels)
-    # Few labels may be equal rows, of which nothing can be learned as yet.
+    # A simulation may begin with two labels, of which nothing can be learned as yet.
     model = NCPRegressor(**{"min_rows": 1, **config.estimator}, random_state=int(fit_seed % 2**31))
     model._learn(inputs, targets, check=False)  # `load` has checked the whole table
     test_inputs, test_targets = data.take(np.array(run["test"]))
