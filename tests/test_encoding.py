@@ -3,14 +3,18 @@
 import datetime
 import json
 import re
+import time
 from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.feather as feather
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ncprior.data import tables
 from ncprior.data.encoding import Encoder, Group
 from ncprior.data.labelled import check_inputs
 from ncprior.data.tables import as_table
@@ -595,3 +599,23 @@ def test_every_other_table_becomes_finite_or_a_clear_error(train, new):
     else:
         assert "\n" not in message
         assert "column" in message
+
+
+@pytest.mark.parametrize("name", ["wide.feather", "wide.csv"])
+def test_ten_thousand_columns_take_seconds(tmp_path, name):
+    """From the file to the matrix; anything that looks at all names for every column takes minutes."""
+    random = np.random.default_rng(0)
+    wide = pa.table(
+        {f"x{i}": random.normal(size=20) for i in range(9_000)} | {f"w{i}": ["a", "b"] * 10 for i in range(1_000)}
+    )
+    (feather.write_feather if name == "wide.feather" else pa_csv.write_csv)(wide, str(tmp_path / name))
+    started = time.process_time()
+    names = tables.schema_of(tmp_path / name).names
+    table = tables.read(tmp_path / name, names)
+    check_inputs(table)
+    encoder = Encoder.fit(table)
+    matrix = encoder.transform(table)
+    assert time.process_time() - started < 20
+    assert matrix.shape == (20, encoder.width) == (20, 9_000 + 2_000 + 1)
+    with pytest.raises(UserError, match=r"'x0', .*, 'x19' and 9,980 more; add them"):
+        encoder.transform(table.select(["w0"]).rename_columns(["other"]))

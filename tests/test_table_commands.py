@@ -20,6 +20,7 @@ import pytest
 
 from ncprior.acquisition import SCORES
 from ncprior.batches import RULES
+from ncprior.cli import summaries
 from ncprior.cli import tables as commands
 from ncprior.cli.main import main
 from ncprior.cli.stopping import noted_interrupts
@@ -534,3 +535,15 @@ def test_help_has_examples(run):
 def test_help_names_every_method(run):
     words = re.findall(r"[\w+]+", run("fit", "--help"))  # det is a word of its own, not a part of det+ncp
     assert [name for name in (*TITLES, "deep+ncp") if name not in words] == []
+
+
+def test_a_summary_of_many_columns_is_bounded(capsys):
+    columns = [{"name": f"x{i}", "kind": "number", "treatment": "number, median 0"} for i in range(9_000)]
+    columns += [{"name": f"w{i}", "kind": "left out", "treatment": "left out: constant"} for i in range(1_000)]
+    about = {"targets": ["y"], "rows": 200, "rows_without_target": 0, "steps": [100], "seconds": 1.0, "held_out": None}
+    summaries.print_fit({**about, "columns": columns, "model": "m.ncp"})
+    said = capsys.readouterr().out
+    assert "and 9,980 more columns: 8,980 number, 1,000 left out" in said
+    assert "x19" in said
+    assert "x20" not in said
+    assert said.count("\n") < 40

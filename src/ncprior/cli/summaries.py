@@ -69,7 +69,8 @@ def print_fit(summary: Mapping[str, Any]) -> None:
     """What a model was trained on, how good it is and where it is."""
     console = _console()
     table = Table("column", "treatment")
-    shown = len(columns := summary["columns"]) if len(summary["columns"]) <= _MANY else _SHOWN
+    columns = summary["columns"]
+    shown = len(columns) if len(columns) <= _MANY else _SHOWN
     for column in columns[:shown]:
         table.add_row(column["name"], column["treatment"])
     console.print(table)
