@@ -3,6 +3,7 @@
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 
 # Commands that run in processes of their own share a folder for compiled programs, which is gone afterwards.
@@ -55,3 +56,11 @@ def compiled():
     jax.monitoring.register_event_duration_secs_listener(listen)
     yield names
     jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.fixture
+def interruptible():
+    """Ctrl-C is not ignored, here and in processes that a test starts, though it may be by who started the tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -132,6 +132,7 @@ def wait_for_epoch(process, out, epoch):
     pytest.fail("the run did not get on")
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted_and_killed_runs_go_on_to_the_same_numbers(tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     # Two hundred rounds: several seconds in which to be interrupted.

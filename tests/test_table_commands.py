@@ -87,6 +87,7 @@ def run(monkeypatch, capsys):
     """The command in this process, which has JAX loaded already: what it says on stdout and stderr, and its code."""
 
     def run(*arguments, code=0):
+        monkeypatch.setattr("ncprior.cli.progress._PLAIN_SECONDS", 1e9)  # no lines of progress on a busy machine
         monkeypatch.setattr(sys, "argv", ["ncprior", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
             main()
@@ -339,6 +340,7 @@ def test_force_replaces(trained, folder, tmp_path, run):
     assert "old" not in (tmp_path / "out.csv").read_text()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_leaves_nothing_behind(trained, folder, tmp_path, run, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -359,6 +361,7 @@ def test_ctrl_c_leaves_nothing_behind(trained, folder, tmp_path, run, monkeypatc
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_after_the_model_is_written_does_not_deny_it(folder, tmp_path, run, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -371,6 +374,7 @@ def test_ctrl_c_after_the_model_is_written_does_not_deny_it(folder, tmp_path, ru
     assert NCPRegressor.load(out).target_names_ == ["price"]
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_that_native_code_turns_into_another_error(folder, tmp_path, run, monkeypatch):
     def interrupted(*_, **__):
         try:
@@ -391,6 +395,7 @@ def test_ctrl_c_that_native_code_turns_into_another_error(folder, tmp_path, run,
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_that_python_drops(folder, tmp_path, run, monkeypatch):
     class Dropped:
         def __del__(self):
@@ -407,6 +412,7 @@ def test_ctrl_c_that_python_drops(folder, tmp_path, run, monkeypatch):
     assert run(*command, code=130) == "ncprior: stopped; nothing was written\n"
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_other_errors_and_an_ignored_ctrl_c_stay_what_they_are():
     with pytest.raises(ValueError, match="bad"), noted_interrupts():
         raise ValueError("bad")
@@ -422,6 +428,7 @@ def test_other_errors_and_an_ignored_ctrl_c_stay_what_they_are():
         pool.submit(noted(lambda: None)).result()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_in_a_real_process(folder, tmp_path):
     arguments = ["fit", folder / "houses.csv", "--target", "price", "--epochs", 5000, "--out", tmp_path / "new.ncp"]
     process = subprocess.Popen([NCPRIOR, *map(str, arguments)], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)

@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from ncprior.acquisition import draw_with_replacement, gumbel_top_k
 from ncprior.data.dataset import Dataset
-from ncprior.errors import UserError
+from ncprior.errors import UserError, check_limits
 from ncprior.input_priors import InputPrior
 from ncprior.methods import Method
 from ncprior.metrics import METRICS
@@ -56,6 +56,7 @@ class Schedule:
         for name in ("epochs", "initial", "select", "select_every", "evaluate_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
+            check_limits(**{name: getattr(self, name)})
         if self.select_every % self.evaluate_every or self.epochs % self.evaluate_every:
             raise UserError(
                 f"evaluate_every ({self.evaluate_every}) must divide select_every ({self.select_every}) "

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ncprior.errors import UserError
+from ncprior.errors import UserError, check_limits
 from ncprior.methods import INPUT_NOISE, TITLES, Method
 from ncprior.presets import TABLES, Settings
 from ncprior.recipe import room
@@ -77,7 +77,11 @@ def settings_of(model: Any, rows: int) -> Settings:
     }
     settings = dataclasses.replace(TABLES, **changes)
     # Programs have room for a whole batch: rows that a table does not have would only take memory.
-    return dataclasses.replace(settings, batch_size=min(settings.batch_size, room(rows)))
+    settings = dataclasses.replace(settings, batch_size=min(settings.batch_size, room(rows)))
+    if model.epochs is not None and model.epochs * rows >= settings.batch_size * 2**31:
+        what = f"{model.epochs:,} epochs of {rows:,} rows are more steps than 32 bits can count"
+        raise UserError(f"{what}; lower epochs or raise batch_size")
+    return settings
 
 
 def check_arguments(model: Any) -> None:
@@ -95,6 +99,7 @@ def check_arguments(model: Any) -> None:
         value = getattr(model, name)
         if (value is not None or name in ("members", "min_rows")) and not _is_count(value):
             raise UserError(f"{name} must be at least 1 and a whole number, got {value!r}")
+    check_limits(members=model.members, epochs=model.epochs)
     if not np.iterable(model.hidden) or not list(model.hidden) or not all(map(_is_count, model.hidden)):
         what = "hidden must be whole numbers of units, one for each layer, such as (128, 128)"
         raise UserError(f"{what}, got {model.hidden!r}")

@@ -6,9 +6,11 @@ Where the paper is silent and one must choose, `PAPER` takes the plainest readin
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from ncprior.acquisition import Draw
+from ncprior.errors import check_limits
 from ncprior.schema import Length, Range, check_fields
 
 Remainder = Literal["smaller", "dropped", "filled"]
@@ -88,6 +90,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check_limits(weights=sum(before * after for before, after in pairwise(self.hidden)))
 
 
 PAPER = Settings()

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ncprior.cli.stopping import RESUME, stoppable
+from ncprior.cli.stopping import RESUME, ends_at_once, stoppable
 from ncprior.errors import UserError
+from ncprior.terminal import remark, say
 
 if TYPE_CHECKING:
     from ncprior.experiments.flights import Source
@@ -68,19 +69,20 @@ def paper_toy(
 
       ncprior paper toy --preset paper --set gamma=0.3 --methods bbb+ncp --out runs/gamma
     """
-    use_all_cores()
-    from ncprior.cli.options import apply_changes
-    from ncprior.cli.progress import progress_bars
-    from ncprior.experiments import toy
-    from ncprior.experiments.records import Records
-    from ncprior.report.page import report
+    with ends_at_once():
+        use_all_cores()
+        from ncprior.cli.options import apply_changes
+        from ncprior.cli.progress import progress_bars
+        from ncprior.experiments import toy
+        from ncprior.experiments.records import Records
+        from ncprior.report.page import report
 
     config = toy.configure(str(preset), split_names(methods), seeds, acquisition, quick=quick)
     config = apply_changes(config, change or [])
     with stoppable(RESUME), Records.running(out, toy.NAME, dataclasses.asdict(config), resume=resume) as records:
         with progress_bars(config.methods, finished(records, config.methods)) as show:
             toy.experiment(config, records, show)
-        print(f"report: {report(out)}")
+        say(f"report: {report(out)}")
 
 
 DataOption = Annotated[
@@ -117,12 +119,13 @@ def paper_flights(
 
       ncprior paper flights --data dataexpo:2008.csv.bz2 --split plane-order --out runs/flights-2008
     """
-    use_all_cores()
-    from ncprior.cli.options import apply_changes
-    from ncprior.cli.progress import progress_bars
-    from ncprior.experiments import flights
-    from ncprior.experiments.records import Records
-    from ncprior.report.page import report
+    with ends_at_once():
+        use_all_cores()
+        from ncprior.cli.options import apply_changes
+        from ncprior.cli.progress import progress_bars
+        from ncprior.experiments import flights
+        from ncprior.experiments.records import Records
+        from ncprior.report.page import report
 
     source = flight_source(data, split, planes)
     config = flights.configure(source, str(preset), split_names(methods), seeds, acquisition, quick=quick)
@@ -131,7 +134,7 @@ def paper_flights(
     with stoppable(RESUME), Records.running(out, flights.NAME, dataclasses.asdict(config), resume=resume) as records:
         with progress_bars(config.methods, finished(records, config.methods)) as show:
             flights.experiment(config, loaded, records, show)
-        print(f"report: {report(out)}")
+        say(f"report: {report(out)}")
 
 
 class Task(StrEnum):
@@ -164,13 +167,14 @@ def paper_robustness(
 
       ncprior paper robustness toy --quick --out runs/robustness-quick
     """
-    use_all_cores()
-    from ncprior.cli.options import apply_changes
-    from ncprior.cli.progress import progress_bars
-    from ncprior.data import toy as toy_data
-    from ncprior.experiments import flights, robustness, toy
-    from ncprior.experiments.records import Records
-    from ncprior.report.page import report
+    with ends_at_once():
+        use_all_cores()
+        from ncprior.cli.options import apply_changes
+        from ncprior.cli.progress import progress_bars
+        from ncprior.data import toy as toy_data
+        from ncprior.experiments import flights, robustness, toy
+        from ncprior.experiments.records import Records
+        from ncprior.report.page import report
 
     if task == Task.toy:
         base, loaded = toy.configure(str(preset), quick=quick), toy_data.load()
@@ -185,7 +189,7 @@ def paper_robustness(
     with stoppable(RESUME), Records.running(out, name, dataclasses.asdict(config), resume=resume) as records:
         with progress_bars(config.methods, finished(records, config.methods)) as show:
             robustness.experiment(config, loaded, records, show, evaluate_unseen=task == Task.toy)
-        print(f"report: {report(out)}")
+        say(f"report: {report(out)}")
 
 
 class Recipe(StrEnum):
@@ -224,11 +228,12 @@ def paper_regression(
       ncprior paper regression --seeds 1 --set validation=0.125 --out runs/chosen-epoch
     """
     # Without `use_all_cores`: a wide network is fastest on one device whose multiplies use every core.
-    from ncprior.cli.options import apply_changes
-    from ncprior.cli.progress import progress_bars
-    from ncprior.experiments import regression
-    from ncprior.experiments.records import Records
-    from ncprior.report.page import report
+    with ends_at_once():
+        from ncprior.cli.options import apply_changes
+        from ncprior.cli.progress import progress_bars
+        from ncprior.experiments import regression
+        from ncprior.experiments.records import Records
+        from ncprior.report.page import report
 
     source = flight_source(data, split, planes)
     config = regression.configure(
@@ -245,7 +250,7 @@ def paper_regression(
     with stoppable(RESUME), Records.running(out, regression.NAME, dataclasses.asdict(config), resume=resume) as records:
         with progress_bars(config.methods, finished(records, config.methods)) as show:
             regression.experiment(config, records, show)
-        print(f"report: {report(out)}")
+        say(f"report: {report(out)}")
 
 
 @paper.command("all")
@@ -265,15 +270,16 @@ def paper_all(
 
       ncprior paper all --quick
     """
-    from ncprior.experiments.records import Records
-    from ncprior.report.page import ALL, report
+    with ends_at_once():
+        from ncprior.experiments.records import Records
+        from ncprior.report.page import ALL, report
 
     parts = ("toy", "flights", "robustness-flights", "robustness-toy", "regression")
     source: dict[str, Any] = {"data": data, "split": split, "planes": planes}
     shared: dict[str, Any] = {"preset": preset, "quick": quick}
     with Records.running(out, ALL, {"parts": parts, **source, **shared}, resume=resume) as records:
         for part in parts:
-            print(f"{part}:", file=sys.stderr, flush=True)
+            remark(f"{part}:")
             place: dict[str, Any] = {"out": records.path(part), "resume": records.exists(f"{part}/config.json")}
             if part == "toy":
                 paper_toy(**shared, **place)
@@ -291,7 +297,7 @@ def paper_all(
                     raise typer.Exit(code)
             else:
                 paper_robustness(Task(part.removeprefix("robustness-")), **source, **shared, **place)
-        print(f"report: {report(out)}")
+        say(f"report: {report(out)}")
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -306,7 +312,8 @@ def finished(records: "Records", methods: Sequence[str]) -> list[str]:
 
 def flight_source(data: str, split: str, planes: Path | None) -> "Source":
     """Where flights come from, from the options that say so; paths are kept as absolute ones."""
-    from ncprior.experiments.flights import Source
+    with ends_at_once():
+        from ncprior.experiments.flights import Source
 
     source, _, paths = data.partition(":")
     files = tuple(str(Path(path).expanduser().absolute()) for path in split_names(paths))

@@ -1,17 +1,17 @@
 """Live progress: of experiments, one line for each method; of tables, the rows that are done."""
 
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from ncprior.cli.console import Terminal
 from ncprior.experiments import learning_curves, regression
 from ncprior.methods import title
+from ncprior.terminal import remark
 
 _PLAIN_EVERY = 0.1
 """Where there is no terminal, a line is printed each time that this share of a method is done."""
@@ -51,7 +51,7 @@ def describe(progress: Any) -> Step:
 @contextmanager
 def progress_bars(methods: Sequence[str], finished: Sequence[str] = ()) -> Iterator[Callable[[Any], None]]:
     """Bars with epochs, state and the time left; plain lines where there is no terminal."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     ahead = [name for name in methods if name not in finished]
     started = time.monotonic()
 
@@ -78,16 +78,16 @@ def progress_bars(methods: Sequence[str], finished: Sequence[str] = ()) -> Itera
             if part > done.get(step.method, 0):
                 done[step.method] = part
                 so_far = f"epoch {step.epoch:.5g}/{step.epochs}"
-                _say(f"{title(step.method):>8}  {so_far}  {step.state}, {left(step)} left in all")
-            tell(step.problems, _say)
+                remark(f"{title(step.method):>8}  {so_far}  {step.state}, {left(step)} left in all")
+            tell(step.problems, remark)
 
         yield print_line
         return
     columns = (
-        TextColumn("{task.description:>8}"),
+        TextColumn("{task.description:>8}", markup=False),
         BarColumn(bar_width=24),
         TaskProgressColumn("{task.percentage:>3.0f}%"),
-        TextColumn("{task.fields[state]}"),
+        TextColumn("{task.fields[state]}", markup=False),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console) as bars:
@@ -126,7 +126,7 @@ def fit_lines() -> Callable[[Any], None]:
             share = (
                 f"{progress.done:,} steps" if progress.stage == "searching" else f"{progress.done / progress.total:.0%}"
             )
-            _say(f"{progress.stage}: {share}")
+            remark(f"{progress.stage}: {share}")
 
     return print_line
 
@@ -134,7 +134,7 @@ def fit_lines() -> Callable[[Any], None]:
 @contextmanager
 def row_bar(total: int | None) -> Iterator[Callable[[int], None]]:
     """A bar to be told how many more rows are done; plain lines now and then where there is no terminal."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     done = 0
     started = told = time.monotonic()
 
@@ -148,11 +148,16 @@ def row_bar(total: int | None) -> Iterator[Callable[[int], None]]:
             done += rows
             if time.monotonic() - told >= _PLAIN_SECONDS:
                 told = time.monotonic()
-                _say(state() if total is None else f"{done / total:.0%}, {state()}")
+                remark(state() if total is None else f"{done / total:.0%}, {state()}")
 
         yield print_line
         return
-    columns = (BarColumn(bar_width=24), TextColumn("{task.fields[state]}"), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[state]}", markup=False),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as bars:
         task = bars.add_task("rows", total=total, state="")
 
@@ -167,7 +172,7 @@ def row_bar(total: int | None) -> Iterator[Callable[[int], None]]:
 @contextmanager
 def run_bar() -> Iterator[Callable[[Any], None]]:
     """A bar of many runs that are done one after the other, with the time left; plain lines without a terminal."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     started, before = time.monotonic(), -1
 
     def state(progress: Any) -> str:
@@ -179,13 +184,9 @@ def run_bar() -> Iterator[Callable[[Any], None]]:
         return f"{progress.done}/{progress.total}  {progress.state}, {left} left in all"
 
     if not console.is_terminal:
-        yield lambda progress: _say(state(progress))
+        yield lambda progress: remark(state(progress))
         return
-    columns = (BarColumn(bar_width=24), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+    columns = (BarColumn(bar_width=24), TextColumn("{task.fields[state]}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=console) as bars:
         task = bars.add_task("runs", total=None, state="reading and compiling")
         yield lambda progress: bars.update(task, completed=progress.done, total=progress.total, state=state(progress))
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

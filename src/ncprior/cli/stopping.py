@@ -1,11 +1,12 @@
 """Ctrl-C: one line and exit code 130, wherever it strikes."""
 
 import _thread
+import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -28,16 +29,40 @@ def stoppable(advice: str = "nothing was written") -> Iterator[None]:
 
 
 @contextmanager
-def noted_interrupts() -> Iterator[None]:
-    """Makes sure that Ctrl-C ends in a KeyboardInterrupt, also where native code makes it another error or drops it.
+def ends_at_once(line: str = "ncprior: stopped; nothing was written") -> Iterator[None]:
+    """Makes Ctrl-C end the process there and then: for imports, after which nothing is to be put in order."""
 
-    Where Ctrl-C is ignored, as by jobs in the background, it stays so. Only the main thread can handle signals.
-    """
-    before, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
-    if not callable(before) or threading.current_thread() is not threading.main_thread():
+    def end(*_: object) -> None:
+        with suppress(OSError):
+            os.write(2, f"{line}\n".encode())
+        os._exit(130)
+
+    if (before := _handler()) is None:
         yield
         return
-    noted = False
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _handler() -> Callable[[int, FrameType | None], Any] | None:
+    """What happens on Ctrl-C, if it can be changed: not where it is ignored, as by jobs in the background.
+
+    Only the main thread can handle signals.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    return handler if callable(handler) and threading.current_thread() is threading.main_thread() else None
+
+
+@contextmanager
+def noted_interrupts() -> Iterator[None]:
+    """Makes sure that Ctrl-C ends in a KeyboardInterrupt, also where native code makes it another error or drops it."""
+    if (before := _handler()) is None:
+        yield
+        return
+    hook, noted = sys.unraisablehook, False
 
     def note(number: int, frame: FrameType | None) -> None:
         nonlocal noted

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from rich.console import Console
 from rich.table import Table
 
+from ncprior.cli.console import Terminal
 from ncprior.data import column_values
 from ncprior.data.column_types import python_rows
 from ncprior.errors import UserError
 from ncprior.estimators import Distribution
+from ncprior.terminal import say
 
 _MANY, _SHOWN = 100, 20
 """Of more columns than the first number, only as many as the second are told one by one."""
@@ -62,12 +63,13 @@ class Scores:
 
 def print_json(content: Mapping[str, Any]) -> None:
     """One JSON object; numbers that are not finite become null, as JSON has no others."""
-    print(json.dumps(_plain(content), indent=2, allow_nan=False, default=str))
+    for line in json.dumps(_plain(content), indent=2, allow_nan=False, default=str).split("\n"):
+        say(line)
 
 
 def print_fit(summary: Mapping[str, Any]) -> None:
     """What a model was trained on, how good it is and where it is."""
-    console = _console()
+    console = Terminal()
     table = Table("column", "treatment")
     columns = summary["columns"]
     shown = len(columns) if len(columns) <= _MANY else _SHOWN
@@ -91,7 +93,7 @@ def print_fit(summary: Mapping[str, Any]) -> None:
 
 def print_predict(summary: Mapping[str, Any], first: pa.Table) -> None:
     """The first rows if there is no file of all, and how good the predictions are if the truth is known."""
-    console = _console()
+    console = Terminal()
     if "out" not in summary:
         # Only some of the table's own columns, so that the new ones have room.
         own = [name for name in first.column_names if name not in summary["columns"]]
@@ -108,7 +110,7 @@ def print_predict(summary: Mapping[str, Any], first: pa.Table) -> None:
 
 def print_suggest(summary: Mapping[str, Any], rows: pa.Table) -> None:
     """The rows to label, and where they are."""
-    console = _console()
+    console = Terminal()
     console.print(rows_table(rows))
     excluded = f", {summary['excluded']:,} of them excluded" if summary["excluded"] else ""
     console.print(f"from a pool of {summary['pool_rows']:,} rows{excluded}")
@@ -122,11 +124,6 @@ def rows_table(rows: pa.Table) -> Table:
     for row in python_rows(rows):
         table.add_row(*(_short(value) for value in row.values()))
     return table
-
-
-def _console() -> Console:
-    """Without markup: names of columns and values are shown as they are."""
-    return Console(markup=False, highlight=False, emoji=False)
 
 
 def _by_target(held: Mapping[str, Any], targets: Sequence[str]) -> dict[str, Mapping[str, Any]]:

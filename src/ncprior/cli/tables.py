@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ncprior.cli.stopping import stoppable
+from ncprior.cli.stopping import ends_at_once, stoppable
 from ncprior.errors import UserError
 from ncprior.files import alone
 
@@ -26,6 +26,8 @@ ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="What ncpri
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file that --out names.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, for scripts.")]
 SHOWN_ROWS = 10
+MOST_ROWS = 1_000_000
+"""That suggest picks: they are kept in memory, and compared with each other."""
 
 
 def fit(
@@ -54,16 +56,17 @@ def fit(
 
       ncprior fit trips/ --target minutes --target cost --inputs from,to,start --out trips.ncp
     """
-    with stoppable(), kept_place(out, force):
-        check_model_name(out)
-        check_seed(seed)
+    check_out(out, force)
+    check_seed(seed)
+    with ends_at_once():
         from ncprior.cli.columns import choose_inputs
         from ncprior.cli.progress import fit_lines
         from ncprior.cli.summaries import print_fit, print_json
         from ncprior.data import tables
         from ncprior.data.labelled import check_inputs, known_targets
         from ncprior.estimators import NCPRegressor
-
+    with stoppable(), kept_place(out, force):
+        check_model_name(out)
         targets = list(dict.fromkeys(target))
         chosen = choose_inputs(table, targets, inputs or [], exclude_columns or [])
         rows = tables.read(table, [*targets, *chosen])
@@ -123,16 +126,17 @@ def predict(
 
       ncprior predict trips.ncp trips-of-may/ --level 0.5 --out may.parquet
     """
-    with stoppable(), kept_place(out, force, table):
-        if not 0 < level < 1:
-            raise UserError(f"--level {level:g}: give a probability between 0 and 1, such as 0.9")
+    if not 0 < level < 1:
+        raise UserError(f"--level {level:g}: give a probability between 0 and 1, such as 0.9")
+    check_out(out, force, table)
+    with ends_at_once():
         from ncprior.cli.columns import count_rows, described, input_types, kept_types, target_names, with_columns
         from ncprior.cli.progress import row_bar
         from ncprior.cli.summaries import Scores, print_json, print_predict
         from ncprior.data import tables
         from ncprior.data.column_types import check_held, python_rows
         from ncprior.estimators import NCPRegressor
-
+    with stoppable(), kept_place(out, force, table):
         loaded = NCPRegressor.load(model)
         targets = target_names(loaded)
         scores = Scores(targets)
@@ -216,8 +220,9 @@ def suggest(
 
       ncprior suggest trips.ncp pool/ --acquisition uncertainty --temperature 0.5 --seed 7
     """
-    with stoppable(), kept_place(out, force, pool):
-        check_suggest(count, acquisition, temperature, greedy, seed)
+    check_suggest(count, acquisition, temperature, greedy, seed)
+    check_out(out, force, pool)
+    with ends_at_once():
         from ncprior.cli.columns import count_rows, used_columns
         from ncprior.cli.pool import Picker
         from ncprior.cli.progress import row_bar
@@ -225,7 +230,7 @@ def suggest(
         from ncprior.data import tables
         from ncprior.data.column_types import check_held, python_rows
         from ncprior.estimators import NCPRegressor
-
+    with stoppable(), kept_place(out, force, pool):
         loaded = NCPRegressor.load(model)
         picker = Picker(count, acquisition, temperature, seed, id_column)
         if out:
@@ -254,6 +259,8 @@ def check_suggest(count: int, acquisition: str, temperature: float, greedy: bool
     """Raise if options of suggest do not make sense."""
     if count < 1:
         raise UserError(f"-n {count}: ask for at least one row")
+    if count > MOST_ROWS:
+        raise UserError(f"-n {count}: ask for at most {MOST_ROWS:,} rows; for more, sort what ncprior predict gives")
     from ncprior import acquisition as scores
     from ncprior import batches
 

@@ -10,9 +10,10 @@ import typer
 
 from ncprior.cli.options import parse
 from ncprior.cli.paper import split_names
-from ncprior.cli.stopping import RESUME, stoppable
+from ncprior.cli.stopping import RESUME, ends_at_once, stoppable
 from ncprior.cli.tables import ExcludeOption, InputsOption, JsonOption, TableArgument
 from ncprior.errors import UserError
+from ncprior.terminal import say
 
 TargetOption = Annotated[str, typer.Option(metavar="COLUMN", help="What to predict.")]
 SeedsOption = Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 1]")]
@@ -73,9 +74,10 @@ def evaluate(
 
       ncprior evaluate trips.parquet --target minutes --split time:start --methods ablations
     """
-    from ncprior.cli import summaries
-    from ncprior.data.labelled import fingerprint
-    from ncprior.experiments import evaluate as experiment
+    with ends_at_once():
+        from ncprior.cli import summaries
+        from ncprior.data.labelled import fingerprint
+        from ncprior.experiments import evaluate as experiment
 
     fast: dict[str, Any] = experiment.QUICK if quick else {}
     config = experiment.Config(
@@ -100,7 +102,7 @@ def evaluate(
         ["method", *shown],
         [[name, *(spread(of.get(m)) for m in shown)] for name, of in results["methods"].items()],
     )
-    print(f"report: {report}")
+    say(f"report: {report}")
 
 
 @stoppable(RESUME)
@@ -139,9 +141,10 @@ def simulate(
 
       ncprior simulate houses.csv --target price --rules kmeans_inputs,information_gain --seeds 10 --out runs/labels
     """
-    from ncprior.cli import summaries
-    from ncprior.data.labelled import fingerprint
-    from ncprior.experiments import simulate as experiment
+    with ends_at_once():
+        from ncprior.cli import summaries
+        from ncprior.data.labelled import fingerprint
+        from ncprior.experiments import simulate as experiment
 
     fast: dict[str, Any] = experiment.QUICK if quick else {}
     given = {"seeds": seeds, "labels": labels, "rows": rows}
@@ -171,16 +174,17 @@ def simulate(
             for rule, of in results["rules"].items()
         ],
     )
-    print(f"report: {report}")
+    say(f"report: {report}")
 
 
 def run(experiment: Any, config: Any, out: Path, resume: bool) -> tuple[dict[str, Any], str]:
     """Runs an experiment with a progress bar and draws its page; gives the results and the place of the page."""
-    from ncprior.cli.progress import run_bar
-    from ncprior.estimators import NCPRegressor
-    from ncprior.experiments.records import Records
-    from ncprior.options import settings_of
-    from ncprior.report.page import report
+    with ends_at_once():
+        from ncprior.cli.progress import run_bar
+        from ncprior.estimators import NCPRegressor
+        from ncprior.experiments.records import Records
+        from ncprior.options import settings_of
+        from ncprior.report.page import report
 
     # Mistakes in the table and in --set come to light before anything is written.
     loaded = experiment.load(config)
@@ -195,14 +199,16 @@ def chosen_inputs(
     table: Path, target: str, inputs: Sequence[str] | None, excluded: Sequence[str] | None
 ) -> tuple[str, ...] | None:
     """The columns to predict from, as `fit` chooses them; None if the options name none."""
-    from ncprior.cli.columns import choose_inputs
+    with ends_at_once():
+        from ncprior.cli.columns import choose_inputs
 
     return tuple(choose_inputs(table, [target], inputs or (), excluded or ())) if inputs or excluded else None
 
 
 def estimator_arguments(changes: Sequence[str]) -> dict[str, Any]:
     """Arguments of `NCPRegressor` given as ``NAME=VALUE``, each of the kind of its default."""
-    from ncprior.estimators import NCPRegressor
+    with ends_at_once():
+        from ncprior.estimators import NCPRegressor
 
     kinds = {bool: bool, int: int, float: float, tuple: tuple[int, ...], type(None): int | None}
     known = {
@@ -240,4 +246,4 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Columns that line up."""
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
     for row in (header, *rows):
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ncprior.active import predict_in_blocks
 from ncprior.data.dataset import Dataset
-from ncprior.errors import UserError
+from ncprior.errors import UserError, check_limits
 from ncprior.methods import Method
 from ncprior.metrics import METRICS
 from ncprior.networks import Network
@@ -65,6 +65,7 @@ class Schedule:
             raise UserError(f"epochs must be at least 1, got {self.epochs}")
         if self.bins < 0:
             raise UserError(f"bins must not be negative, got {self.bins}")
+        check_limits(epochs=self.epochs, bins=self.bins)
         if not 0 <= self.validation < 1:
             raise UserError(f"validation must be at least 0 and below 1, got {self.validation}")
         if not 0 <= self.beta <= 1:

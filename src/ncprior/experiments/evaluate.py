@@ -19,7 +19,7 @@ import pyarrow as pa
 from ncprior.data import labelled
 from ncprior.data.labelled import Labelled
 from ncprior.data.splits import Split, gap_splits, random_splits, tail_splits, time_split
-from ncprior.errors import UserError
+from ncprior.errors import UserError, check_limits
 from ncprior.estimators import NCPRegressor
 from ncprior.experiments import baselines
 from ncprior.experiments.baselines import BASELINES
@@ -86,6 +86,7 @@ class Config:
         for name in ("seeds", "splits"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UserError(f"{name} must be at least 1, got {value}")
+        check_limits(seeds=self.seeds, splits=self.splits)
         if not 0 <= self.held_out < 1:
             raise UserError(f"held_out must be at least 0 and below 1, got {self.held_out}")
 

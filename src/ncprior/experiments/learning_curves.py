@@ -13,7 +13,7 @@ import numpy as np
 from ncprior.acquisition import SCORES
 from ncprior.active import Evaluation, Schedule, Simulation, Snapshot
 from ncprior.data.dataset import Dataset
-from ncprior.errors import UserError
+from ncprior.errors import UserError, check_limits
 from ncprior.experiments.records import Records, summary
 from ncprior.methods import Method, acquire_by, methods, split_name
 from ncprior.networks import Network
@@ -52,6 +52,7 @@ class Config:
             raise UserError(f"no method given: choose from {', '.join(known)}")
         if self.seeds < 1:
             raise UserError(f"seeds must be at least 1, got {self.seeds}")
+        check_limits(seeds=self.seeds)
         if self.acquisition is not None and self.acquisition not in SCORES:
             raise UserError(f"unknown acquisition {self.acquisition!r}: choose from {', '.join(SCORES)}")
 

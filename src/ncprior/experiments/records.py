@@ -16,7 +16,6 @@ is written beside its place and then moved there, so that one that exists is who
 import importlib.metadata
 import json
 import platform
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +32,7 @@ import safetensors.numpy
 import ncprior
 from ncprior.errors import UserError
 from ncprior.files import alone, is_ours, told, written
+from ncprior.terminal import remark
 
 _PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "pyarrow", "matplotlib", "scikit-learn")
 
@@ -53,11 +53,11 @@ class Records:
                 raise UserError(f"{folder} already holds a run: add --resume to go on with it, or choose another --out")
             records._check_same(content)
             if changed := [name for name, value in versions().items() if records.versions.get(name) != value]:
-                print(f"{folder} was begun with other versions of {', '.join(changed)}", file=sys.stderr)
+                remark(f"{folder} was begun with other versions of {', '.join(changed)}")
             return records
         records._check_free()
         if resume:
-            print(f"no run in {folder} to go on with: starting a new one", file=sys.stderr)
+            remark(f"no run in {folder} to go on with: starting a new one")
         records.write_json("config.json", content)
         return records
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ncprior.data import flights
 from ncprior.data.dataset import Dataset
-from ncprior.errors import UserError
+from ncprior.errors import UserError, check_limits
 from ncprior.experiments.data_parallel import Regression, Schedule
 from ncprior.experiments.records import Records, summary
 from ncprior.experiments.seed_by_seed import Progress, model_file, train_seeds
@@ -60,6 +60,7 @@ class Config:
             raise UserError(f"no method given: choose from {', '.join(known)}")
         if self.seeds < 1:
             raise UserError(f"seeds must be at least 1, got {self.seeds}")
+        check_limits(seeds=self.seeds)
         if self.settings.remainder == "filled":
             raise UserError("remainder=filled is not for networks on all rows: choose smaller or dropped")
         if self.rows is not None and self.rows < 1:

@@ -18,7 +18,7 @@ from ncprior.acquisition import score_names
 from ncprior.batches import DEFAULT_RULE, RULES
 from ncprior.data import labelled
 from ncprior.data.labelled import Labelled
-from ncprior.errors import UserError
+from ncprior.errors import UserError, check_limits
 from ncprior.estimators import NCPRegressor
 from ncprior.experiments.evaluate import Progress
 from ncprior.experiments.records import Records
@@ -72,6 +72,7 @@ class Config:
         for name, least in (("seeds", 1), ("initial", 2), ("batch", 1), ("labels", 3)):
             if (value := getattr(self, name)) < least:
                 raise UserError(f"{name} must be at least {least}, got {value}")
+        check_limits(seeds=self.seeds)
         if self.labels <= self.initial:
             raise UserError(f"labels ({self.labels}) must be more than the initial ones ({self.initial})")
 

@@ -9,7 +9,7 @@ from ncprior.experiments import simulate
 from ncprior.experiments.records import Records
 from ncprior.report.looks import LOOKS, handles, name_cell
 from ncprior.report.sections import Cell, Picture, Section, Table, number
-from ncprior.report.style import new_figure, style
+from ncprior.report.style import label, new_figure, style
 
 
 def simulate_section(records: Records) -> Section:
@@ -26,7 +26,7 @@ def simulate_section(records: Records) -> Section:
         f"Error (in units of {config['target']}) and negative log predictive density on the test rows against the "
         f"number of labels: mean over {config['seeds']} seeds, with its standard error."
     )
-    figure = draw_simulation(labels, results["rules"], config["target"], config["seeds"])
+    figure = draw_simulation(labels, results["rules"], label(config["target"]), config["seeds"])
     picture = Picture("simulation", "Learning curves", caption, figure)
     return Section(f"Labels saved: {config['target']}", intro, [picture], [_saved_table(results)], [], [], records)
 

@@ -9,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ncprior.methods import split_name
+from ncprior.terminal import printable
 
 
 class Line(NamedTuple):
@@ -71,3 +72,8 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def label(text: str) -> str:
+    """A name of people's own for a figure: no formula, though it may have dollars in it, and nothing unprintable."""
+    return printable(text).replace("$", r"\$")

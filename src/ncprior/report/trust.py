@@ -12,7 +12,7 @@ from ncprior.experiments import evaluate
 from ncprior.experiments.records import Records
 from ncprior.report.looks import LOOKS, handles, name_cell
 from ncprior.report.sections import Cell, Picture, Section, Table, number
-from ncprior.report.style import new_figure, style
+from ncprior.report.style import label, new_figure, style
 
 _HEADINGS = {
     "rmse": "RMSE",
@@ -57,7 +57,7 @@ def evaluate_section(records: Records) -> Section:
             " Right: how often a test row is more uncertain than a row that is like those of training and was held out "
             "from it; 0.5 is chance."
         )
-    figure = draw_trust(methods, config["target"], detected)
+    figure = draw_trust(methods, label(config["target"]), detected)
     picture = Picture("trust", "How far the uncertainty can be trusted", caption, figure)
     tables = [_metrics_table(results), _splits_table(records, results)]
     failed = [
