@@ -9,7 +9,6 @@ import pytest
 from scipy import integrate, stats
 
 from ncprior.calibration import best_scales, best_share
-from ncprior.deep import DeepMean, SampledMeanNCP
 from ncprior.distributions import Normal
 from ncprior.ensemble import Ensemble
 from ncprior.holdout import Holdout, Look, Stopping, held_numbers, hold_out
@@ -312,26 +311,6 @@ def test_heavy_tails_are_those_of_a_student_t_with_the_same_moments():
     truth = student.pdf(grid)
     divergence = integrate.simpson(truth * (np.log(truth) - np.log(density + 1e-30)), x=grid)
     assert 0 <= divergence < 1e-3
-
-
-def test_a_belief_over_every_layer():
-    head = DeepMean.init(2, (8,), 1, slope=0.2, std=0.3, key=KEY)
-    x = jnp.array([0.5, -1.0])
-    exact = head.belief(x, jax.random.split(jax.random.key(1), 4000))
-    near = head.belief(x, jax.random.split(jax.random.key(2), 4000))
-    np.testing.assert_allclose(exact.mean, near.mean, atol=0.05)
-    np.testing.assert_allclose(exact.std, near.std, rtol=0.1)
-    assert float(head.kl(0.1)) > 0
-    # With all weight stds near 0, samples are the means and the belief is a point.
-    sure = DeepMean(head.means, jax.tree.map(lambda leaf: jnp.full(leaf.shape, -20.0), head.rhos))
-    np.testing.assert_allclose(sure(x).mean, head.means(x).mean, atol=1e-4)
-    assert float(sure(x).std[0]) < 1e-3
-    view = view_of({"inputs": jnp.ones((3, 2))}, jnp.zeros((3, 1)))
-    view = view._replace(network=Network(lambda x: x, {"mean": head}))
-    values = SampledMeanNCP(OutputPrior(1.0), samples=2000)(view)
-    belief = head.belief(jnp.ones(2), jax.random.split(jax.random.key(3), 4000))
-    wanted = Normal(0.0, 1.0).kl(Normal(belief.mean, jnp.sqrt(jnp.asarray(belief.std) ** 2 + 1e-4)))
-    np.testing.assert_allclose(values, np.repeat(np.asarray(wanted), 3), rtol=0.15)
 
 
 def test_the_preset_for_tables_makes_every_method():

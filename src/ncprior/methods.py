@@ -50,9 +50,10 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def title(name: str) -> str:
-    """How a method is written in figures."""
+    """How a method is written in figures; a name that is none of theirs stays as it is."""
     base, score = split_name(name)
-    return f"{TITLES[base]}, {score.replace('_', ' ')} labels" if score else TITLES[base]
+    written = TITLES.get(base, base)
+    return f"{written}, {score.replace('_', ' ')} labels" if score else written
 
 
 _BLEND_NOISE = 0.1
@@ -96,18 +97,11 @@ def methods(settings: Settings = PAPER, trunk: Callable[..., Any] | None = None)
     by_gain, by_proxy = acquire_by("information_gain", s), acquire_by(s.det_score, s)
     by_ood = acquire_by("ood_information_gain", s) if mixture else by_gain
     nll = Weighted(1.0, NLL(s.expectation))
-    weight_kl = WeightKL(s.weight_prior_std)
 
     det = {"nll": nll}
     det_ncp = {"nll": nll, "ncp": ncp(s, s.gamma, PredictiveNCP(prior))}
-    bbb = {"nll": nll, "weight_kl": Weighted(s.weight_kl, weight_kl)}
-    bbb_ncp = {"nll": nll, "ncp": ncp(s, s.gamma, MeanNCP(prior))}
-    if s.noise_prior_std is not None:
-        bbb_ncp["noise_ncp"] = ncp(s, s.gamma, NoiseNCP(s.noise_prior_std))
-    if s.noise_tie:
-        bbb_ncp["noise_tie"] = ncp(s, s.noise_tie, NoiseTie())
-    if s.ncp_weight_kl:
-        bbb_ncp["weight_kl"] = Weighted(s.ncp_weight_kl, weight_kl)
+    bbb = {"nll": nll, "weight_kl": Weighted(s.weight_kl, WeightKL(s.weight_prior_std))}
+    bbb_ncp = bayesian_ncp(s, nll.term, MeanNCP(prior))
     odc_ncp = {
         "nll": nll,
         "in_distribution": Weighted(1.0, InDistribution()),
@@ -133,6 +127,19 @@ def ncp(settings: Settings, weight: float, term: Term) -> Weighted:
     """A term at noised inputs as the settings want it: everywhere or away from the data, constant or fading."""
     term = Away(term) if settings.ncp_away else term
     return Weighted(weight, PerLabel(term) if settings.gamma_per_label else term)
+
+
+def bayesian_ncp(settings: Settings, nll: Term, mean_ncp: Term) -> Objective:
+    """The objective of a belief over weights with NCP: these two terms, and those that the settings add to them."""
+    s = settings
+    objective = {"nll": Weighted(1.0, nll), "ncp": ncp(s, s.gamma, mean_ncp)}
+    if s.noise_prior_std is not None:
+        objective["noise_ncp"] = ncp(s, s.gamma, NoiseNCP(s.noise_prior_std))
+    if s.noise_tie:
+        objective["noise_tie"] = ncp(s, s.noise_tie, NoiseTie())
+    if s.ncp_weight_kl:
+        objective["weight_kl"] = Weighted(s.ncp_weight_kl, WeightKL(s.weight_prior_std))
+    return objective
 
 
 def acquire_by(score: str, settings: Settings) -> Acquisition:

@@ -120,6 +120,10 @@ class PointMean(eqx.Module):
         mean = self.linear(features)
         return Normal(mean, jnp.zeros_like(mean))
 
+    def deviations(self, features: Array) -> Array:  # noqa: ARG002
+        """None: ``[0, outputs]``."""
+        return jnp.zeros((0, len(self.linear.bias)))
+
     def sample(self, *, key: Array) -> "PointMean":  # noqa: ARG002
         """There is only one: itself."""
         return self
@@ -159,6 +163,16 @@ class BayesianMean(eqx.Module):
             variance = variance + upright(jax.nn.softplus(self.bias_rho) ** 2, features)
         mean = multiply(features, self.mean) + upright(self.bias, features)
         return Normal(mean, jnp.sqrt(variance + _SMALLEST_VARIANCE))
+
+    def deviations(self, features: Array) -> Array:
+        """What one standard deviation of every weight does to the mean of one example: ``[weights, outputs]``.
+
+        The squares sum to the variance of ``q(mu(x))``, and products of two rows to the covariance of their means.
+        """
+        parts = features[:, None] * jax.nn.softplus(self.rho)
+        if self.bias_rho is None:
+            return parts
+        return jnp.concatenate([parts, jax.nn.softplus(self.bias_rho)[None]])
 
     def weights(self) -> list[Normal]:
         """The beliefs over the kernel and, if there is one, over the bias."""

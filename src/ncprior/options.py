@@ -30,7 +30,7 @@ USED: dict[str, set[str]] = {
     "bbb": _TRAINING | _NETWORK | _BELIEF | {"weight_kl"},
     "bbb+ncp": _TRAINING | _NETWORK | _BELIEF | _MEAN_NCP,
     "odc+ncp": _TRAINING | _NETWORK | _NOISE | _OUTPUT_PRIOR | {"odc_noised_nll", "odc_prediction"},
-    "deep+ncp": (_TRAINING | _NETWORK | _BELIEF | _MEAN_NCP) - {"bias_belief", "expectation", "noise_prior_std"},
+    "deep+ncp": _TRAINING | _NETWORK | _BELIEF | _MEAN_NCP,
 }
 """Settings that change what the estimator learns or predicts, for each method; and whether it takes a trunk."""
 

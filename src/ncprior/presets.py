@@ -41,15 +41,16 @@ class Settings:
     belief_std: Positive = 0.1
     """Standard deviation of the weight belief at the start, and of its means' initial values."""
     bias_belief: bool = True
-    """Whether the belief over the mean's output layer includes its bias."""
+    """Whether the belief over the mean's output layer includes its bias; for deep+ncp, those of all layers."""
     expectation: Literal["exact", "sampled"] = "exact"
-    """The expected log likelihood in closed form, or with one weight sample for each batch."""
+    """The expected log likelihood in closed form, or with one weight sample for each batch. For deep+ncp, which has no
+    closed form, ``exact`` averages over samples that every row has of its own."""
     weight_prior_std: Positive = 0.1
     """Standard deviation of the normal prior on the weights of BBB."""
     weight_kl: NotNegative = 1.0
     """Weight of BBB's KL divergence in weight space (divided by the number of visible labels)."""
     ncp_weight_kl: NotNegative = 0.0
-    """The same for BBB+NCP: above 0, the two priors are combined."""
+    """The same for BBB+NCP and deep+ncp: above 0, the two priors are combined."""
     input_noise: Literal["gaussian", "uniform", "radial"] = "gaussian"
     input_noise_std: NotNegative = 0.5**0.5
     """sigma_x, the standard deviation of the input prior."""
@@ -60,7 +61,8 @@ class Settings:
     ncp_away: bool = False
     """Whether the NCP term counts only where noised inputs are away from the data."""
     noise_tie: NotNegative = 0.0
-    """Weight of the term that keeps the noise of BBB+NCP at noised inputs what it is at the clean ones."""
+    """Weight of the term that keeps the noise of BBB+NCP and deep+ncp at noised inputs what it is at the clean
+    ones."""
     output_std: Positive = 1.0
     """sigma_y (or sigma_mu), the standard deviation of the output prior."""
     output_centre: Literal["target"] | Number = "target"
@@ -68,7 +70,7 @@ class Settings:
     direction: Literal["forward", "reverse"] = "forward"
     """Direction of the KL divergence of the NCP term."""
     noise_prior_std: Positive | None = None
-    """If given, the noise of BBB+NCP at noised inputs is pulled towards it, with weight gamma."""
+    """If given, the noise of BBB+NCP and deep+ncp at noised inputs is pulled towards it, with weight gamma."""
     odc_noised_nll: bool = False
     """Whether ODC+NCP also learns to predict y at the noised inputs."""
     odc_prediction: Literal["mixture", "blend"] = "mixture"
