@@ -215,14 +215,20 @@ def test_functions_spread_as_the_uncertainty_says(fitted):
 
 
 @pytest.mark.parametrize("method", ["det", "det+ncp", "bbb", "odc+ncp", "deep+ncp"])
-def test_every_method(method):
+def test_every_method(method, tmp_path):
     X, y = wave(60)
     model = NCPRegressor(method, members=2, hidden=(8,), epochs=20, random_state=0).fit(X, y)
     p = model.predict_distribution(X)
     assert np.isfinite(p.log_prob(y)).all()
     assert (p.std > 0).all()
     assert model.sample_functions(X, n=3).shape == (3, 60)
-    assert len(model.suggest(X, n=3, acquisition="max_det")) == 3
+    model.save(tmp_path / "model.ncp")
+    np.testing.assert_array_equal(NCPRegressor.load(tmp_path / "model.ncp").predict(X), p.mean)
+    if method == "odc+ncp":  # which says how uncertain it is, but not what rows have in common
+        with pytest.raises(UserError, match=r"max_det goes by covariances .* odc\+ncp"):
+            model.suggest(X, n=3, acquisition="max_det")
+    else:
+        assert len(model.suggest(X, n=3, acquisition="max_det")) == 3
 
 
 def test_a_method_a_trunk_and_noise_of_ones_own():

@@ -4,7 +4,9 @@ Rows that each score high are often near duplicates of one another. The rules he
 look at the kernel ``k(a, b) = phi(a) . phi(b)`` between what is picked and what is left. For a belief ``N(w, s^2)``
 over a last layer with features ``f(x)``, take ``phi(x) = s * f(x)``, with the std of the bias as one more entry if it
 has a belief: then ``phi . phi`` is the variance ``uncertainty^2`` of the predicted mean and ``phi(a) . phi(b)`` the
-covariance of two of them. Members of an ensemble are joined end to end and divided by the root of their number.
+covariance of two of them. For a belief over every layer, ``phi`` are the deviations of sampled functions from their
+mean, over the root of their number less 1. Members of an ensemble are joined end to end, each times the root of its
+share, and so is what their means differ by; several outputs count with their average covariance.
 
 `kmeans_inputs` and `kmeans_pp` draw rows at random. The other rules are deterministic: of rows that tie, the first is
 picked.

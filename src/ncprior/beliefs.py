@@ -3,11 +3,13 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 
 from ncprior.batches import BY_DISTANCE, Rule, kmeans_inputs, sketch
-from ncprior.engine import NOISE, chunked
+from ncprior.engine import NOISE, UNCERTAINTY, chunked
+from ncprior.errors import UserError
 from ncprior.fitting import Fitted
 from ncprior.recipe import room
 
@@ -45,24 +47,41 @@ def places(rows: np.ndarray, pool: np.ndarray) -> np.ndarray:
     return (np.stack(below, axis=1) / (2 * len(pool)) - 0.5).astype(np.float32)
 
 
+def average(stds: np.ndarray) -> np.ndarray:
+    """The root of the outputs' average variance ``[rows]``, from their standard deviations ``[rows, outputs]``."""
+    return np.asarray(np.sqrt(np.mean(stds**2, axis=-1)), np.float32)
+
+
 def pick_batch(
     rule: Rule, fitted: Fitted, pool: pa.Table, known: np.ndarray, excluded: np.ndarray, count: int, key: Any
 ) -> np.ndarray:
     """The rows of a pool that a batch rule picks; ``known`` are encoded rows that have labels."""
     key_sketch, key_rule = jax.random.split(key)
-
-    def narrow(part: Any) -> Any:
-        if rule in BY_DISTANCE:
-            return fitted.engine.sketches(fitted.weights, fitted.calibration, part, key_sketch, size=_WIDEST)
-        return sketch(fitted.engine.features(fitted.weights, fitted.calibration, part), _WIDEST, key=key_sketch)
-
+    engine, members = fitted.engine, (fitted.weights, fitted.calibration)
     inputs = fitted.encoder.transform(pool)
+    prediction = fitted.predict_encoded(inputs)
+    noise = average(chunked(NOISE, prediction))
     if rule is kmeans_inputs:
         phi, seen = (places(rows, inputs) for rows in (inputs, known))
+    elif rule in BY_DISTANCE:
+        phi, seen = (
+            chunked(lambda part: engine.sketches(*members, part, key_sketch, size=_WIDEST), rows)
+            for rows in (inputs, known)
+        )
     else:
-        phi = np.asarray(chunked(narrow, inputs))
-        seen = np.asarray(chunked(narrow, known)) if len(known) else phi[:0]
-    noise = np.asarray(chunked(NOISE, fitted.predict_encoded(inputs)).mean(-1), np.float32)
+
+        def narrow(part: np.ndarray) -> tuple[Any, Any]:
+            whole = engine.features(*members, part)
+            return sketch(whole, _WIDEST, key=key_sketch), jnp.sqrt(jnp.sum(whole**2, axis=1))
+
+        phi, std = chunked(narrow, inputs)
+        seen = phi[:0]  # the belief knows the labelled rows
+        if not np.allclose(std, average(chunked(UNCERTAINTY, prediction)), rtol=0.01, atol=1e-4):
+            name = getattr(rule, "__name__", "the rule")
+            raise UserError(
+                f"{name} goes by covariances of the mean, and the uncertainty of {engine.method.name} is not that of a "
+                "belief over functions; choose another acquisition, such as kmeans_inputs or information_gain"
+            )
     # Filled up, so that pools and labels of about the same number share a program: with rows that cannot be picked,
     # and with repeats.
     more, again = room(len(phi)) - len(phi), room(len(seen)) - len(seen) if len(seen) else 0

@@ -15,9 +15,10 @@ from ncprior.active import predict_in_blocks
 from ncprior.data.encoding import Group
 from ncprior.deep import deep_ncp
 from ncprior.ensemble import Ensemble, in_threads
+from ncprior.errors import UserError
 from ncprior.input_priors import InputPrior
 from ncprior.methods import Method, methods
-from ncprior.networks import MLP, BayesianMean
+from ncprior.networks import MLP
 from ncprior.optimizers import adam, averaged, warmed_up
 from ncprior.own_parts import check_input_prior, check_method, check_trunk
 from ncprior.prediction import MixturePrediction, heavy_tailed, mix
@@ -100,24 +101,25 @@ class Engine:
     def _features(self, weights: Any, calibration: Array, inputs: Array) -> Array:
         """Features ``[rows, n]`` whose products are the covariances of the mean in standardised units.
 
-        Those of every member's last layer, times the belief's standard deviations, and the members' disagreement.
+        The deviations that every member's belief allows, and those of the members from their mean; with several outputs
+        the average covariance of one.
         """
 
         def one(member: Any) -> tuple[Array, Array]:
             network: Any = combine(member, self.ensemble.static)
             head, features = network.heads["mean"], jax.vmap(network.trunk)(inputs)
-            std = jax.nn.softplus(head.rho) if isinstance(head, BayesianMean) else self.spec.settings.belief_std
-            products = features[:, :, None] * jnp.broadcast_to(std, (features.shape[1], self.spec.outputs))
-            if isinstance(head, BayesianMean) and head.bias_rho is not None:
-                bias = jnp.broadcast_to(jax.nn.softplus(head.bias_rho), (len(inputs), 1, self.spec.outputs))
-                products = jnp.concatenate([products, bias], axis=1)
-            return products.reshape(len(inputs), -1), jax.vmap(head)(features).mean
+            if not hasattr(head, "deviations"):
+                raise UserError(
+                    f"the head 'mean' of {self.method.name} ({type(head).__name__}) has no `deviations`, of which "
+                    "max_det and bait make covariances: add it as in docs/own_network.md, or choose another acquisition"
+                )
+            return jax.vmap(head.deviations)(features), jax.vmap(head)(features).mean
 
-        phi, means = jax.lax.map(one, weights)
-        scales, shares = calibration[:, 1, None, None], calibration[:, 2, None, None]
-        apart = means - jnp.sum(shares * means, axis=0)
-        parts = (jnp.moveaxis(jnp.sqrt(shares) * part, 0, 1) for part in (scales * phi, apart))
-        return jnp.concatenate([part.reshape(len(inputs), -1) for part in parts], axis=1)
+        deviations, means = jax.lax.map(one, weights)
+        scales, shares = (calibration[:, i].reshape(-1, 1, 1, 1) for i in (1, 2))
+        apart = (means - jnp.sum(shares[..., 0] * means, axis=0))[:, :, None]
+        parts = (jnp.sqrt(shares / self.spec.outputs) * part for part in (scales * deviations, apart))
+        return jnp.concatenate([jnp.moveaxis(part, 0, 1).reshape(len(inputs), -1) for part in parts], axis=1)
 
     def _sketches(self, weights: Any, calibration: Array, inputs: Array, key: Array, size: int) -> Array:
         """Sketches ``[rows, size]`` of how the networks see rows, for rules that go by distances.

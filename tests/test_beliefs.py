@@ -1,0 +1,50 @@
+"""What an ensemble believes about functions: covariances that agree with its predictions."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from ncprior import NCPRegressor
+from ncprior.engine import Engine, Spec
+from ncprior.errors import UserError
+from ncprior.methods import methods
+from ncprior.networks import BayesianMean, Network
+from ncprior.presets import TABLES
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("method", ["det", "det+ncp", "bbb", "bbb+ncp", "deep+ncp"])
+def test_batch_features_have_the_variance_of_the_mean_in_every_method(method, outputs):
+    spec = Spec(dataclasses.replace(TABLES, hidden=(6,)), method, None, None, (), 2, outputs, 0)
+    engine, inputs = Engine(spec), np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
+    init = jax.vmap(lambda key: eqx.filter(engine.method.init(2, outputs, key=key), eqx.is_inexact_array))
+    weights = init(jax.random.split(jax.random.key(0), 3))
+    calibration = np.float32([[1.0, 1.7, 0.5], [0.8, 1.0, 0.3], [1.2, 3.0, 0.2]])
+    phi = np.asarray(engine.features(weights, calibration, inputs))
+    wanted = np.asarray(engine.predict(weights, calibration, inputs).uncertainty)
+    np.testing.assert_allclose((phi**2).sum(1), (wanted**2).mean(1), rtol=1e-3)
+
+
+def test_a_head_without_covariances_is_refused_by_rules_that_need_them():
+    class Plain(eqx.Module):
+        head: BayesianMean
+
+        def __call__(self, features):
+            return self.head(features)
+
+    X = np.linspace(-1, 1, 40)[:, None]
+    own = methods(dataclasses.replace(TABLES, hidden=(8,)))["bbb+ncp"]
+
+    def init(inputs, outputs, *, key):
+        network = own.init(inputs, outputs, key=key)
+        return Network(network.trunk, {**network.heads, "mean": Plain(network.heads["mean"])})
+
+    objective = {name: own.objective[name] for name in ("nll", "ncp")}
+    method = dataclasses.replace(own, name="mine", init=init, objective=objective)
+    model = NCPRegressor(method, members=1, epochs=2, random_state=0).fit(X, X[:, 0])
+    with pytest.raises(UserError, match="'mean' of mine \\(Plain\\) has no `deviations`"):
+        model.suggest(X, n=3, acquisition="bait")
+    assert len(model.suggest(X, n=3, acquisition="lcmd")) == 3
