@@ -85,6 +85,42 @@ def paper_toy(
         say(f"report: {report(out)}")
 
 
+@paper.command("prior")
+def paper_prior(
+    preset: PresetOption = Preset.reference,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 8; quick: 4]")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A fifth of the epochs, half of the seeds.")] = False,
+    change: SetOption = None,
+    out: OutOption = Path("runs/prior"),
+    resume: ResumeOption = False,
+) -> None:
+    """Functions drawn from the prior: what NCP says before there are labels (Equation 3).
+
+    [bold]Examples[/bold]
+
+      ncprior paper prior --quick
+
+      ncprior paper prior --preset paper --set output_std=0.5 --out runs/prior-narrow
+    """
+    use_all_cores()
+    from ncprior.cli.options import apply_changes
+    from ncprior.cli.progress import progress_bars
+    from ncprior.experiments import function_prior
+    from ncprior.experiments.records import Records
+    from ncprior.report.page import report
+
+    config = apply_changes(function_prior.configure(str(preset), seeds, quick=quick), change or [])
+    with (
+        stoppable(RESUME),
+        Records.running(out, function_prior.NAME, dataclasses.asdict(config), resume=resume) as records,
+    ):
+        trained = [stage for stage in function_prior.STAGES if stage != "initial"]
+        done = [stage for stage in trained if stage not in function_prior.unfinished(records)]
+        with progress_bars(trained, done) as show:
+            function_prior.experiment(config, records, show)
+        print(f"report: {report(out)}")
+
+
 DataOption = Annotated[
     str,
     typer.Option(

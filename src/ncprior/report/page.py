@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 
 from ncprior.errors import UserError
-from ncprior.experiments import evaluate, learning_curves, regression, robustness, simulate
+from ncprior.experiments import evaluate, function_prior, learning_curves, regression, robustness, simulate
 from ncprior.experiments.records import Records
 from ncprior.methods import title
 from ncprior.presets import DIFFERENCES, FLIGHTS_PRESETS, NOT_FOLLOWED, PRESETS, Settings
@@ -23,6 +23,7 @@ from ncprior.report.figures import (
     draw_learning_curves,
     draw_robustness,
 )
+from ncprior.report.function_prior import function_prior_section
 from ncprior.report.sections import Cell, Picture, Section, Table, number, plain
 from ncprior.report.style import style
 
@@ -301,6 +302,7 @@ def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 _SECTIONS: dict[str, Callable[[Records], Section]] = {
     "toy": toy_section,
     "flights": flights_section,
+    function_prior.NAME: function_prior_section,
     **dict.fromkeys(robustness.NAMES.values(), robustness_section),
     regression.NAME: regression_section,
     evaluate.NAME: trust.evaluate_section,
@@ -308,5 +310,6 @@ _SECTIONS: dict[str, Callable[[Records], Section]] = {
 }
 _UNFINISHED: dict[str, Callable[[Records], list[str]]] = {
     evaluate.NAME: evaluate.unfinished,
+    function_prior.NAME: function_prior.unfinished,
     simulate.NAME: simulate.unfinished,
 }

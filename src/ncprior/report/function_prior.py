@@ -1,0 +1,116 @@
+"""The page of ``ncprior paper prior``: functions drawn before, from and after the noise contrastive prior."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from ncprior.experiments import function_prior
+from ncprior.experiments.records import Records
+from ncprior.report.sections import Cell, Picture, Section, Table, number
+from ncprior.report.style import UNCERTAINTY, new_figure, style
+
+_HEADINGS = {
+    "initial": "Before training",
+    "ncp": r"NCP alone, $\mu_y$ constant",
+    "fantasised": r"NCP alone, fantasised $\tilde y$",
+    "data": "NCP and data",
+}
+
+_FUNCTION = "#0072B2"
+_TICKS: Any = {"color": "#555555", "markersize": 4, "markeredgewidth": 0.5}
+
+
+class Functions(NamedTuple):
+    """The distribution over functions of one stage: its mean and standard deviation, draws, and what it was told."""
+
+    x: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+    draws: np.ndarray  # [functions, inputs]
+    targets: tuple[np.ndarray, np.ndarray] | None  # inputs and targets of one seed, None if there are none
+    inputs: np.ndarray  # that noise is added to
+
+
+def function_prior_section(records: Records) -> Section:
+    """Functions of every stage, and how far they spread."""
+    function_prior.write_results(records)
+    config, results = records.config, records.read_json("results.json")
+    settings, labels = config["settings"], config["schedule"]["initial"]
+    caption = (
+        "Functions drawn from the belief over the weights of BBB+NCP, with their mean and two standard deviations, "
+        f"over {config['seeds']} seeds. Ticks: the {labels} inputs that the input prior adds noise to. From left to "
+        "right: the network as it begins; trained on the NCP term alone with a constant centre of the output prior; "
+        "the same with targets that every seed fantasises from the output prior (dots: those of seed 0); trained on "
+        "the NCP term and the labels (dots)."
+    )
+    picture = Picture("function-prior", "Functions drawn from the prior", caption, draw_functions(collect(records)))
+    intro = (
+        "The noise contrastive prior is a prior over functions (Equation 3): the belief over weights after fitting "
+        "inputs and targets that are fantasised from the data prior, without any label. At noised inputs the functions "
+        f"should spread as the output prior does, with a standard deviation of {settings['output_std']:.3g}."
+    )
+    rows = [
+        [
+            Cell(written),
+            *(
+                Cell(number(results["stages"][stage][place][name]))
+                for name in ("std", "mean")
+                for place in ("bands", "elsewhere")
+            ),
+        ]
+        for stage, written in function_prior.STAGES.items()
+    ]
+    header = ["Trained on", "Spread in the bands", "Spread elsewhere", "Mean in the bands", "Mean elsewhere"]
+    note = (
+        "Root mean squares over the inputs of the standard deviation and of the mean of the functions, within the "
+        "bands that labels come from and elsewhere in the figure."
+    )
+    table = Table("How far functions spread", note, header, rows)
+    stopped = [
+        f"{function_prior.STAGES[stage]}, seed {seed}: {why}"
+        for stage, seeds in results["failed_seeds"].items()
+        for seed, why in seeds.items()
+    ]
+    return Section("The prior over functions", intro, [picture], [table], [], stopped, records)
+
+
+def collect(records: Records) -> dict[str, Functions]:
+    """What every stage has on record."""
+    found = {}
+    labels = records.config["schedule"]["initial"]
+    for stage in function_prior.STAGES:
+        x, mean, std = function_prior.marginal(records, stage)
+        draws = records.read_table(f"functions/{stage}.parquet")["y"].reshape(-1, len(x))
+        rows = records.read_table(f"targets/{stage}.parquet")
+        own = rows["x"][:labels], rows["y"][:labels]
+        found[stage] = Functions(x, mean, std, draws, own if stage in ("fantasised", "data") else None, own[0])
+    return found
+
+
+def draw_functions(stages: dict[str, Functions]) -> Figure:
+    """A panel for each stage: functions, their mean and two standard deviations."""
+    with style():
+        figure = new_figure(7.2, 2.3)
+        axes = figure.subplots(1, len(stages), sharex=True, sharey=True)
+        highest = 1.1 * max(float(np.max(np.abs(of.mean) + 2 * of.std)) for of in stages.values())
+        for axis, (stage, (x, mean, std, draws, targets, inputs)) in zip(axes, stages.items(), strict=True):
+            axis.fill_between(x, mean - 2 * std, mean + 2 * std, color=UNCERTAINTY, linewidth=0, alpha=0.6)
+            axis.plot(x, draws.T, color=_FUNCTION, linewidth=0.5, alpha=0.6)
+            axis.plot(x, mean, color="black", linewidth=1)
+            if targets is not None:
+                axis.plot(*targets, "o", color="black", markersize=1.8, markeredgewidth=0)
+            axis.plot(inputs, np.full(len(inputs), 0.02), "|", transform=axis.get_xaxis_transform(), **_TICKS)
+            axis.set(title=_HEADINGS[stage], xlabel="x", xlim=(x.min(), x.max()), ylim=(-highest, highest))
+        axes[0].set_ylabel("f(x)")
+        handles = [
+            Line2D([], [], color=_FUNCTION, linewidth=0.8, label="functions"),
+            Line2D([], [], color="black", linewidth=1, label="mean"),
+            Patch(color=UNCERTAINTY, label="2 std"),
+            Line2D([], [], color="black", marker="o", markersize=2.5, linestyle="", label="targets"),
+            Line2D([], [], marker="|", linestyle="", label="inputs", **_TICKS),
+        ]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+        return figure
