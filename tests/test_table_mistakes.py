@@ -1,6 +1,7 @@
 """Mistakes with people's own tables: each gets one line that says what, where and what to do, and changes no file."""
 
 import sys
+import warnings
 from functools import partial
 
 import numpy as np
@@ -44,6 +45,7 @@ def bad(tmp_path, model):
     pa_csv.write_csv(houses(), tmp_path / "houses.csv")
     lines = (tmp_path / "houses.csv").read_text().splitlines()
     (tmp_path / "text.csv").write_text("x,y\n1,2\n2,\n3,much\n")
+    (tmp_path / "two.csv").write_text("x,y\n1,2\n2,\n3,4\n")
     (tmp_path / "underscore.csv").write_text("x,y\n1,2\n2,\n3,1_000\n")
     (tmp_path / "large.csv").write_text("\n".join(["x,y", *(f"{i},{-i}e30" for i in range(30))]))
     (tmp_path / "infinite.csv").write_text("x,y\n1,2\n2,\n3,inf\n")
@@ -125,6 +127,11 @@ def bad(tmp_path, model):
         ("suggest model.ncp houses.csv --greedy", "--greedy is for scores of rows, and kmeans_inputs is none"),
         ("suggest model.ncp houses.csv --acquisition uncertainty --greedy --temperature 1", "leave one of them out"),
         ("suggest model.ncp houses.csv --greedy --acquisition random", "leave one of them out"),
+        (
+            "fit two.csv --target y --out new.ncp",
+            "nothing can be learned from 2 samples with a target: give at least 3",
+        ),
+        ("fit two.csv --target y --min-rows 0 --out new.ncp", "min_rows must be at least 1 and a whole number, got 0"),
         ("suggest model.ncp houses.csv --id hause", "no column 'hause'; did you mean 'house'?"),
         ("suggest model.ncp no-id.csv -n 2 --id house", "row 5 of the pool has no id in column 'house'"),
         ("suggest model.ncp no-size.csv", "no column 'size'"),
@@ -139,6 +146,23 @@ def test_mistakes_get_one_clear_line(arguments, message, bad, mistake, monkeypat
     before = {path.name: path.read_bytes() for path in bad.iterdir()}
     assert message in mistake(*arguments.split())
     assert {path.name: path.read_bytes() for path in bad.iterdir()} == before
+
+
+def test_warnings_are_one_line_too(tmp_path, capsys, monkeypatch):
+    (tmp_path / "flat.csv").write_text("x,y\n" + "1,2\n1,3\n1,4\n" * 3)
+    options = ["--members", "1", "--epochs", "1", "--out", tmp_path / "new.ncp", "--json"]
+    monkeypatch.setattr(
+        sys, "argv", ["ncprior", "fit", str(tmp_path / "flat.csv"), "--target", "y", *map(str, options)]
+    )
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = lambda *what, **_: sys.stderr.write(warnings.formatwarning(*what[:4]))
+        with pytest.raises(SystemExit):
+            main()
+    lines = [line for line in capsys.readouterr().err.splitlines() if "varies" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("ncprior: no column varies that a model can use")
 
 
 def test_errors_of_later_pieces_name_the_row_of_the_file(model, tmp_path, mistake, monkeypatch):

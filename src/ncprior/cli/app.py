@@ -93,7 +93,11 @@ _NOT_PRINTED = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of printing: where files are written, `ncprior.files` tells them."""
 
 
-def _plain_warning(*what: Any, **more: Any) -> str:
+def _plain_warning(message: Any, category: type[Warning], *where: Any, **more: Any) -> str:
+    """One line of what the user is told; others, which are for developers, say where they come from."""
+    if category is UserWarning:
+        return f"ncprior: {printable(' '.join(str(message).split()))}\n"
+    what = (message, category, *where)
     return "".join(f"{printable(line)}\n" for line in _format_warning(*what, **more).splitlines())
 
 
