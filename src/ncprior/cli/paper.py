@@ -107,6 +107,7 @@ def paper_prior(
     from ncprior.cli.progress import progress_bars
     from ncprior.experiments import function_prior
     from ncprior.experiments.records import Records
+    from ncprior.report.page import report
 
     config = apply_changes(function_prior.configure(str(preset), seeds, quick=quick), change or [])
     with (
@@ -117,6 +118,7 @@ def paper_prior(
         done = [stage for stage in trained if stage not in function_prior.unfinished(records)]
         with progress_bars(trained, done) as show:
             function_prior.experiment(config, records, show)
+        say(f"report: {report(out)}")
 
 
 DataOption = Annotated[
