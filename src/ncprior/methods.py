@@ -33,7 +33,7 @@ from ncprior.objectives import (
 )
 from ncprior.output_priors import OutputPrior
 from ncprior.prediction import MixturePrediction, Prediction, Predictive
-from ncprior.presets import PAPER, Settings
+from ncprior.presets import ABLATIONS, PAPER, Settings
 
 TITLES = {"det": "Det", "det+ncp": "Det+NCP", "bbb": "BBB", "bbb+ncp": "BBB+NCP", "odc+ncp": "ODC+NCP"}
 """Names of the methods, and how the paper writes them."""
@@ -44,16 +44,26 @@ INPUT_NOISE: dict[str, Callable[[float], InputPrior]] = {"gaussian": Gaussian, "
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """The method and the score in ``NAME@SCORE``, a method whose labels are drawn by another score than its own."""
-    base, _, score = name.partition("@")
-    return base, score
+    """The method and the variant in ``NAME@VARIANT``.
+
+    A variant is a score by which labels are drawn in place of the method's own, or one of
+    `ncprior.presets.ABLATIONS`.
+    """
+    base, _, variant = name.partition("@")
+    return base, variant
 
 
 def title(name: str) -> str:
     """How a method is written in figures; a name that is none of theirs stays as it is."""
-    base, score = split_name(name)
+    base, variant = split_name(name)
     written = TITLES.get(base, base)
-    return f"{written}, {score.replace('_', ' ')} labels" if score else written
+    if not variant:
+        return written
+    return f"{written}, {ABLATIONS[variant].title if variant in ABLATIONS else _drawn_by(variant)}"
+
+
+def _drawn_by(score: str) -> str:
+    return f"{score.replace('_', ' ')} labels"
 
 
 _BLEND_NOISE = 0.1

@@ -5,9 +5,10 @@ The published figures came from the released code, which differs from the text o
 Where the paper is silent and one must choose, `PAPER` takes the plainest reading, and `DIFFERENCES` says so.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from ncprior.acquisition import Draw
 from ncprior.errors import check_limits
@@ -144,6 +145,21 @@ TABLES = Settings(
     remainder="filled",
 )
 """What suits people's own tables without tuning: a prior that fades as labels come in, and noise of many sizes."""
+
+
+class Ablation(NamedTuple):
+    """A variant of BBB+NCP that the paper mentions: how it is written, and its settings."""
+
+    title: str
+    change: Callable[[Settings], Settings]
+
+
+ABLATIONS = {
+    "reverse": Ablation("reverse KL", lambda settings: replace(settings, direction="reverse")),
+    "weight_prior": Ablation("weight prior too", lambda settings: replace(settings, ncp_weight_kl=settings.weight_kl)),
+}
+"""What the paper says makes no difference: the KL divergence of appendix B, which has the other direction, and a normal
+prior on the weights beside NCP, with the weight that it has in BBB."""
 
 DIFFERENCES: dict[str, tuple[str, str]] = {
     "leaky_slope": (

@@ -17,7 +17,7 @@ SCHEDULE = Schedule(epochs=2_000, initial=10, select=10, select_every=50, evalua
 
 QUICK = Schedule(epochs=1_000, initial=10, select=10, select_every=50, evaluate_every=50)
 """Half of the labels."""
-QUICK_SEEDS = 3
+SEEDS, QUICK_SEEDS = 10, 3
 
 CONTROL = "bbb+ncp@random"
 """Always drawn beside the others: labels that no model has chosen."""
@@ -47,7 +47,7 @@ def configure(
     quick: bool = False,
 ) -> Config:
     """The configuration of the experiment, in full or in a quick version."""
-    seeds = seeds if seeds is not None else QUICK_SEEDS if quick else 10
+    seeds = seeds if seeds is not None else QUICK_SEEDS if quick else SEEDS
     names = tuple(dict.fromkeys((*methods, CONTROL)))
     return Config(preset, FLIGHTS_PRESETS[preset], QUICK if quick else SCHEDULE, names, seeds, acquisition, data)
 

@@ -18,11 +18,13 @@ from ncprior.experiments.records import Records, summary
 from ncprior.methods import Method, acquire_by, methods, split_name
 from ncprior.networks import Network
 from ncprior.optimizers import adam
-from ncprior.presets import Settings
+from ncprior.presets import ABLATIONS, Settings
 from ncprior.training import Clock, Learner, Trainer, combine, explain_failure, seed_keys
 
 DEFAULT_METHODS = ("bbb+ncp", "odc+ncp", "bbb", "det")
 """The four models of the paper, in the order of its figures' legends."""
+_METRICS = ("test_", "train_")
+"""How the names of columns with metrics begin."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Config:
     settings: Settings
     schedule: Schedule
     methods: tuple[str, ...] = DEFAULT_METHODS
-    """Names of methods; ``NAME@SCORE`` is one whose labels are drawn by another score than its own."""
+    """Names of methods; ``NAME@SCORE`` is one whose labels are drawn by another score than its own, and
+    ``bbb+ncp@ABLATION`` one of `ncprior.presets.ABLATIONS`."""
     seeds: int = 20
     acquisition: str | None = None
     """A score that takes the place of every method's own, or None."""
@@ -43,11 +46,13 @@ class Config:
     def __post_init__(self) -> None:
         known = methods(self.settings)
         for name in self.methods:
-            base, score = split_name(name)
+            base, variant = split_name(name)
             if base not in known:
                 raise UserError(f"unknown method {base!r}: choose from {', '.join(known)}")
-            if score and score not in SCORES:
-                raise UserError(f"unknown acquisition {score!r}: choose from {', '.join(SCORES)}")
+            if variant in ABLATIONS and base != "bbb+ncp":
+                raise UserError(f"{name!r}: {variant} is a variant of bbb+ncp alone")
+            if variant and variant not in ABLATIONS and variant not in SCORES:
+                raise UserError(f"unknown acquisition {variant!r}: choose from {', '.join(SCORES)}")
         if not self.methods:
             raise UserError(f"no method given: choose from {', '.join(known)}")
         if self.seeds < 1:
@@ -58,14 +63,17 @@ class Config:
 
     def method(self, name: str) -> Method:
         """The method of this name with the run's settings and acquisition."""
-        base, score = split_name(name)
-        method = methods(self.settings)[base]
-        score = score or self.acquisition or ""
+        base, variant = split_name(name)
+        if variant in ABLATIONS:
+            settings, score = ABLATIONS[variant].change(self.settings), self.acquisition or ""
+        else:
+            settings, score = self.settings, variant or self.acquisition or ""
+        method = methods(settings)[base]
         if not score:
             return method
         if score.startswith("ood") and base != "odc+ncp":
             raise UserError(f"{score} needs the OOD classifier: use --methods odc+ncp")
-        return dataclasses.replace(method, acquisition=acquire_by(score, self.settings))
+        return dataclasses.replace(method, acquisition=acquire_by(score, settings))
 
     def trainer(self, name: str) -> Trainer:
         """What trains the method of this name."""
@@ -157,22 +165,44 @@ def write_results(records: Records) -> None:
     config = records.config
     results: dict[str, Any] = {}
     failed = {}
+    runs = {}
     for name in config["methods"]:
-        columns = records.read_table(f"metrics/{name}.parquet")
-        last = columns["epoch"] == columns["epoch"].max()
-        kinds = [key for key in columns if key.startswith(("test_", "train_"))]
-        results[name] = {key: summary(columns[key][last]) for key in kinds}
-        failed[name] = records.read_notes(f"models/{name}.safetensors")["failed"]
+        values = final_values(records, name)
+        results[name] = {key: summary(values[key]) for key in values if key.startswith(_METRICS)}
+        runs[name], failed[name] = len(values["seed"]), failed_runs(records, name)
     records.write_json(
         "results.json",
         {
             "experiment": records.experiment,
             "methods": results,
+            "runs": runs,
             "failed_seeds": {name: seeds for name, seeds in failed.items() if seeds},
             "config": config,
             "versions": records.versions,
         },
     )
+
+
+def final_values(records: Records, name: str, *, last: bool = True) -> dict[str, np.ndarray]:
+    """Every column of a method's last (or first) evaluation, an element for each run.
+
+    The metrics of runs that have stopped by then are NaN.
+    """
+    columns = records.read_table(f"metrics/{name}.parquet")
+    epoch = columns["epoch"].max() if last else columns["epoch"].min()
+    values = {key: np.array(value[columns["epoch"] == epoch]) for key, value in columns.items()}
+    if last:
+        for key in values:
+            if key.startswith(_METRICS):
+                values[key][list(failed_runs(records, name))] = np.nan
+    return values
+
+
+def failed_runs(records: Records, name: str) -> dict[int, str]:
+    """Why runs of a method have stopped before their time, by their place in its list (without a sweep, the seed)."""
+    file = f"models/{name}.safetensors"
+    notes = records.read_notes(file) if records.exists(file) else {}
+    return {int(place): why for place, why in notes.get("failed", {}).items()}
 
 
 def _run_method(

@@ -237,6 +237,7 @@ def write_results(records: Records) -> None:
         {
             "experiment": records.experiment,
             "methods": results,
+            "runs": dict.fromkeys(results, config["seeds"]),
             "failed_seeds": {name: found["failed"] for name, found in notes.items() if found["failed"]},
             "baselines": comparison["values"],
             "notes": comparison["notes"],

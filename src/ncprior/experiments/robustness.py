@@ -6,6 +6,7 @@ all seeds of a method run as one batch.
 
 import dataclasses
 from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -25,6 +26,20 @@ METHODS = learning_curves.DEFAULT_METHODS
 SEEDS = 5
 VARIANCES = np.round(np.arange(0.1, 1.01, 0.1), 1)
 """sigma_x^2 of the paper."""
+
+
+class Setting(NamedTuple):
+    """One kind and size of input noise."""
+
+    noise: str
+    variance: float
+
+
+NO_NOISE = Setting("", 0.0)
+"""The setting of methods without NCP."""
+
+Swept = dict[Setting, dict[str, np.ndarray]]
+"""Metrics of the seeds by setting."""
 
 
 class GaussianOrUniform(eqx.Module):
@@ -80,16 +95,24 @@ def write_results(records: Records) -> None:
     records.write_json("results.json", results)
 
 
-def collect(records: Records) -> dict[str, dict[tuple[str, float], dict[str, dict[str, float]]]]:
-    """Final test RMSE and NLPD over the seeds, by method and by noise and variance; baselines have ``("", 0)``."""
-    found: dict[str, dict[tuple[str, float], dict[str, dict[str, float]]]] = {}
+def collect(records: Records) -> dict[str, dict[Setting, dict[str, dict[str, float]]]]:
+    """Final test RMSE and NLPD over the seeds that finished, by method and setting."""
+    return {
+        name: {setting: {key: summary(values) for key, values in of.items()} for setting, of in settings.items()}
+        for name, settings in sweep(records).items()
+    }
+
+
+def sweep(records: Records) -> dict[str, Swept]:
+    """Final test RMSE and NLPD of every seed, by method and setting; NaN where it failed."""
+    found: dict[str, Swept] = {}
     for name in records.config["methods"]:
-        columns = records.read_table(f"metrics/{name}.parquet")
-        last = columns["epoch"] == columns["epoch"].max()
-        noise = columns.get("noise", np.full(len(last), ""))
-        variance = columns.get("variance", np.zeros(len(last)))
+        columns = learning_curves.final_values(records, name)
+        count = len(columns["seed"])
+        noise, variance = columns.get("noise", np.full(count, "")), columns.get("variance", np.zeros(count))
         found[name] = {}
-        for kind, size in sorted({(str(a), float(b)) for a, b in zip(noise[last], variance[last], strict=True)}):
-            chosen = last & (noise == kind) & (variance == size)
-            found[name][kind, size] = {key: summary(columns[key][chosen]) for key in ("test_rmse", "test_nlpd")}
+        for setting in sorted({Setting(str(a), float(b)) for a, b in zip(noise, variance, strict=True)}):
+            (chosen,) = np.nonzero((noise == setting.noise) & (variance == setting.variance))
+            chosen = chosen[np.argsort(columns["seed"][chosen])]
+            found[name][setting] = {key: columns[key][chosen] for key in ("test_rmse", "test_nlpd")}
     return found

@@ -20,7 +20,7 @@ SCHEDULE = Schedule(epochs=50_000, initial=10, select=1, select_every=1_000, eva
 
 QUICK = Schedule(epochs=10_000, initial=10, select=1, select_every=200, evaluate_every=100)
 """The same 59 labels in a fifth of the epochs."""
-QUICK_SEEDS = 4
+SEEDS, QUICK_SEEDS = 20, 4
 
 
 def configure(
@@ -32,7 +32,7 @@ def configure(
     quick: bool = False,
 ) -> Config:
     """The configuration of the experiment, in full or in a quick version."""
-    seeds = seeds if seeds is not None else QUICK_SEEDS if quick else 20
+    seeds = seeds if seeds is not None else QUICK_SEEDS if quick else SEEDS
     return Config(preset, PRESETS[preset], QUICK if quick else SCHEDULE, methods, seeds, acquisition)
 
 

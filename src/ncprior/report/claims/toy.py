@@ -1,0 +1,155 @@
+"""The claims of Figures 1 and 3 and of Section 5.1, on the 1-dimensional data."""
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+from ncprior.experiments.learning_curves import failed_runs
+from ncprior.experiments.records import Records
+from ncprior.methods import title
+from ncprior.report.claims.final import METRICS, final, lower_than, present
+from ncprior.report.claims.verdicts import Claim, claim, lower, median
+
+NCP, PLAIN = ("bbb+ncp", "odc+ncp"), ("bbb", "det")
+
+_Z95 = 1.959964
+"""Half of a normal's 95% interval, in standard deviations."""
+OVERCONFIDENT = 0.1
+"""Share of points outside their 95% intervals from which on a model is overconfident: twice what it promises."""
+TOLD_APART = 0.75
+"""Probability that a point off the bands is the more uncertain: half-way from chance to always."""
+FOLLOWS = 0.5
+"""Rank correlation from which on one number follows another."""
+EARLY = 0.25
+"""The part of a run that is early: by its end a fifth to a quarter of the labels to come are visible."""
+DIVERGED = 1.0
+"""Nats above its best at which a test NLPD has diverged: a density 2.7 times lower."""
+
+
+def toy_claims(records: Records) -> list[Claim]:
+    """Every claim about methods that were run."""
+    found, first = final(records), final(records, last=False)
+    claims = [*_figure1_claims(records)]
+    ncp = present(found, NCP)
+    for metric, label in METRICS.items():
+        if ncp:
+            numbers = "; ".join(
+                f"{title(name)} {median(first[name][metric])} to {median(found[name][metric])}" for name in ncp
+            )
+            parts = [lower(found[name][metric], first[name][metric]) for name in ncp]
+            claims.append(claim(f"The test {label} of the NCP models decreases during the run.", numbers, parts))
+    for metric, label in METRICS.items():
+        claims += lower_than(found, f"Models with NCP outperform BBB ({label}).", NCP, ("bbb",), metric)
+        claims += lower_than(found, f"BBB in turn outperforms Det ({label}).", ("bbb",), ("det",), metric)
+    return claims + [_overfits_early(records, name, found[name]) for name in present(found, PLAIN)]
+
+
+class Off(NamedTuple):
+    """What the seeds of a method believe off the bands where labels are, and within them: arrays ``[seeds]``."""
+
+    outside: np.ndarray
+    """Share of the points off the bands that are outside their 95% interval."""
+    uncertainty: np.ndarray
+    """Probability that a point off the bands has a larger uncertainty than one within them (0.5 is chance)."""
+    noise: np.ndarray
+    """The same of the noise."""
+    correlation: np.ndarray
+    """Rank correlation of the predicted noise with the true one, 0.2 (x + 1), within the bands."""
+
+
+def off_the_bands(records: Records, name: str) -> Off:
+    """Measures of Figure 1, from the recorded curves and data; NaN for seeds that failed."""
+    data, curves = records.read_table("data.parquet"), records.read_table(f"curves/{name}.parquet")
+    x, y, inside, failed = data["x"], data["y"], data["train"], failed_runs(records, name)
+    rows = []
+    for seed in np.unique(curves["seed"]):
+        own = curves["seed"] == seed
+        mean, noise, uncertainty = (
+            np.interp(x, curves["x"][own], curves[key][own]) for key in ("mean", "noise", "uncertainty")
+        )
+        std = np.hypot(noise, uncertainty)
+        if seed in failed or not np.isfinite(mean + std).all():
+            rows.append([np.nan] * 4)
+            continue
+        missed = np.abs(y - mean)[~inside] > _Z95 * std[~inside]
+        told = [roc_auc_score(~inside, part) for part in (uncertainty, noise)]
+        rows.append([missed.mean(), *told, rank_correlation(noise[inside], x[inside])])
+    return Off(*np.array(rows, float).reshape(-1, 4).T)
+
+
+def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """Spearman's correlation; 0 if one of the two is constant."""
+    a, b = (_ranks(values) - (len(values) + 1) / 2 for values in (first, second))
+    size = np.sqrt((a @ a) * (b @ b))
+    return float(a @ b / size) if size else 0.0
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Places from 1 up; equal values share the mean of theirs."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[place])
+
+
+def _figure1_claims(records: Records) -> list[Claim]:
+    names = records.config["methods"]
+    found = {name: off_the_bands(records, name) for name in present(dict.fromkeys(names), (*NCP, *PLAIN))}
+    measured = f"more than {OVERCONFIDENT:.0%} of the test points off the bands are outside their 95% interval"
+    claims = []
+    for name in present(found, PLAIN):
+        outside = found[name].outside
+        text = f"Figure 1: {title(name)} is overconfident outside of the data distribution ({measured})."
+        claims.append(claim(text, f"median share outside {median(outside)}", [lower(OVERCONFIDENT, outside)]))
+    for name in present(found, NCP):
+        of = found[name]
+        text = (
+            f"Figure 1: NCP prevents overconfidence in {title(name)} (less than {OVERCONFIDENT:.0%} of the test points "
+            "off the bands are outside their 95% interval)."
+        )
+        claims.append(claim(text, f"median share outside {median(of.outside)}", [lower(of.outside, OVERCONFIDENT)]))
+        # Complements turn "higher than" into "lower than", of which a failed seed is never true.
+        text = (
+            f"Figure 1: {title(name)} tells uncertainty from noise: it is the uncertainty that is larger off the bands "
+            f"(with a probability of at least {TOLD_APART} for a point off and a point within them, and a larger one "
+            "than the noise)."
+        )
+        parts = [lower(1 - of.uncertainty, 1 - TOLD_APART), lower(1 - of.uncertainty, 1 - of.noise)]
+        numbers = f"median probabilities: uncertainty {median(of.uncertainty)}, noise {median(of.noise)}"
+        claims.append(claim(text, numbers, parts))
+        text = (
+            f"Figure 1: {title(name)} tells noise from uncertainty: within the bands its noise follows the true one "
+            f"(rank correlation of at least {FOLLOWS})."
+        )
+        numbers = f"median correlation {median(of.correlation)}"
+        claims.append(claim(text, numbers, [lower(-of.correlation, -FOLLOWS)]))
+    return claims
+
+
+def _overfits_early(records: Records, name: str, last: dict[str, np.ndarray]) -> Claim:
+    columns = records.read_table(f"metrics/{name}.parquet")
+    end = columns["epoch"].max()
+    best, when = best_test_nlpd(columns)
+    early = lower(when, EARLY * end + 0.5)
+    diverged = lower(best + DIVERGED, last["test_nlpd"])
+    text = (
+        f"{title(name)} overfits early, when few labels are visible (its best test NLPD is in the first quarter of the "
+        "run, it ends a nat above it or more, and its train NLPD is lower than its test NLPD)."
+    )
+    numbers = (
+        f"medians: best {median(best)} at epoch {median(when)} of {end}, at the end {median(last['test_nlpd'])}, train "
+        f"{median(last['train_nlpd'])}"
+    )
+    # A seed that stopped has no train NLPD at the end; it has diverged more than any other.
+    trained = lower(last["train_nlpd"], last["test_nlpd"]) | (np.isnan(last["test_nlpd"]) & ~np.isnan(best))
+    return claim(text, numbers, [early & diverged & trained])
+
+
+def best_test_nlpd(columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The lowest test NLPD of every seed, and its epoch; NaN if it has none."""
+    best, when = [], []
+    for seed in np.unique(columns["seed"]):
+        own = (columns["seed"] == seed) & ~np.isnan(columns["test_nlpd"])
+        values = columns["test_nlpd"][own]
+        best.append(values.min() if len(values) else np.nan)
+        when.append(columns["epoch"][own][values.argmin()] if len(values) else np.nan)
+    return np.array(best, float), np.array(when, float)
