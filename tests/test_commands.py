@@ -1,8 +1,11 @@
 """The command line through real processes, as a user would run it."""
 
+import html
 import io
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +24,7 @@ from ncprior.experiments.records import Records
 from ncprior.experiments.regression import UNUSED
 
 NCPRIOR = str(Path(sys.executable).parent / "ncprior")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SMALL = ["--seeds", "2", "--set", "hidden=16,16", "--set", "select_every=5", "--set", "evaluate_every=5"]
 
 
@@ -94,12 +98,44 @@ def test_a_run_leaves_what_it_promises(finished):
 
 def test_the_report_holds_everything(finished):
     page = (finished[0] / "report.html").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 2
+    assert page.count("data:image/svg+xml;base64,") == 2 * 2  # each for a wide page and for a narrow one
+    assert "This run is not the paper&#39;s experiment (epochs 30 instead of 50000" in page
+    assert "seeds 2 instead of 20" in page
+    assert "fewer than five seeds" in page
+    assert 'class="holds"' not in page
     assert "published: 1.46 ± 0.64" in page
     assert "1e-8 is added to the variance" in page
     assert "hidden" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
+
+
+def laid_out(page, widths, folder):
+    """For each width of a window: that of the page in it, where its boxes end, and the shape of its first figure."""
+    frames = "".join(f'<iframe width="{width}" height="900" srcdoc="{html.escape(page)}"></iframe>' for width in widths)
+    script = """<script>addEventListener("load", () => {
+      document.title = JSON.stringify([...document.querySelectorAll("iframe")].map(frame => {
+        const page = frame.contentDocument, image = page.querySelector("figure img");
+        const boxes = [...page.querySelectorAll(".scroll")].map(box => box.getBoundingClientRect().right);
+        const count = name => page.querySelectorAll(name).length;
+        return {page: page.documentElement.scrollWidth, boxes: Math.max(...boxes),
+          shape: image.naturalHeight / image.naturalWidth, unboxed: count("table") - count(".scroll table")};
+      })); });</script>"""
+    (folder / "frames.html").write_text(f"<!doctype html><title></title>{frames}{script}")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom"]
+    command = [CHROMIUM, *options, f"--user-data-dir={folder / 'profile'}", (folder / "frames.html").as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return json.loads(html.unescape(re.search("<title>(.*?)</title>", done.stdout)[1]))
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to lay the page out with")
+def test_a_narrow_page_stacks_panels_and_scrolls_tables_in_their_boxes(finished, tmp_path):
+    narrow, wide = laid_out((finished[0] / "report.html").read_text(), (390, 1200), tmp_path)
+    assert narrow["page"] <= 390
+    assert narrow["boxes"] <= 390
+    assert narrow["unboxed"] == 0
+    assert narrow["shape"] > 1.2  # higher than wide
+    assert wide["shape"] < 0.6
 
 
 def test_report_draws_again_from_records_alone(finished, tmp_path):
@@ -190,6 +226,25 @@ def test_trained_networks_can_be_loaded(finished):
     np.testing.assert_allclose(prediction.uncertainty[:, 0], curves["uncertainty"][second], rtol=1e-4, atol=1e-5)
 
 
+def test_variants_of_the_prior_in_one_run(tmp_path):
+    out = tmp_path / "run"
+    done = ncprior("paper", "ablations", *SMALL, "--set", "epochs=10", "--out", out, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"report: {out / 'report.html'}"
+    results = json.loads((out / "results.json").read_text())
+    rmse = {name: of["test_rmse"]["mean"] for name, of in results["methods"].items()}
+    assert list(rmse) == ["bbb+ncp", "bbb+ncp@reverse", "bbb+ncp@weight_prior"]
+    assert len(set(rmse.values())) == 3
+    terms = set(pq.read_table(out / "metrics" / "bbb+ncp@weight_prior.parquet").column_names)
+    assert {"loss_nll", "loss_ncp", "loss_weight_kl"} <= terms
+    page = (out / "report.html").read_text()
+    assert "The direction of the KL divergence makes no significant difference" in page
+    assert "BBB+NCP, weight prior too" in page
+    method, networks = load_networks(Records.open(out), "bbb+ncp@reverse")
+    assert len(networks) == 2
+    assert method.name == "bbb+ncp"
+
+
 def test_other_scores_for_every_method(tmp_path):
     done = toy(tmp_path / "run", "--acquisition", "ood_information_gain", methods="odc+ncp,odc+ncp@random", epochs=10)
     assert done.returncode == 0, done.stderr
@@ -207,6 +262,7 @@ def test_a_finished_run_is_not_run_again(finished):
     [
         (["--methods", "bbb,magic"], "unknown method 'magic': choose from det, det+ncp, bbb, bbb+ncp, odc+ncp"),
         (["--methods", ","], "no method given"),
+        (["--methods", "bbb@reverse"], "'bbb@reverse': reverse is a variant of bbb+ncp alone"),
         (["--seeds", "0"], "seeds must be at least 1"),
         (["--acquisition", "luck"], "unknown acquisition 'luck'"),
         (["--acquisition", "ood_probability"], "needs the OOD classifier"),
@@ -353,7 +409,7 @@ def test_one_page_with_all_experiments(finished, flights_run, tmp_path):
     done = ncprior("report", folder)
     assert done.returncode == 0, done.stderr
     page = (folder / "report.html").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 3
+    assert page.count("data:image/svg+xml;base64,") == 2 * 3
     assert "Active learning in one dimension" in page
     assert "Active learning on flight delays" in page
 

@@ -1,8 +1,13 @@
 import numpy as np
+import pytest
 
-from ncprior.report.figures import Curve, draw_learning_curves, draw_robustness
+from ncprior.report.figures import Belief, Curve, draw_beliefs, draw_learning_curves, draw_robustness
 
 PANELS = ("train_rmse", "train_nlpd", "test_rmse", "test_nlpd")
+SOME = {"mean": 1.0, "std": 0.1, "median": 1.0}
+FAR = {"mean": 9.0, "std": 1.0, "median": 9.0}
+ONES, POINTS = np.ones(3), (np.zeros(2), np.zeros(2))
+BELIEFS = dict.fromkeys(("det", "bbb+ncp"), Belief(np.arange(3.0), ONES, ONES, ONES, ONES, POINTS, POINTS))
 
 
 def curve(*means, std=0.1):
@@ -14,6 +19,45 @@ def test_methods_that_leave_the_panel_are_named():
     axis = figure.axes[2]
     assert axis.get_ylim()[1] < 5
     assert axis.texts[0].get_text() == "Det ends at 50.00 \u2191"
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_notes_stand_between_a_panel_and_its_title(narrow):
+    """Where they cover neither curves nor the title nor another panel."""
+    curves = {panel: {"bbb+ncp": curve(2, 1), "bbb": curve(2, 40), "det": curve(2, 50)} for panel in PANELS}
+    robust = {"bbb+ncp": {("gaussian", size): dict.fromkeys(("test_rmse", "test_nlpd"), SOME) for size in (0.1, 0.2)}}
+    for name in ("bbb", "det"):
+        robust[name] = {
+            ("", 0.0): {key: {"mean": 9.0, "std": 1.0, "median": 9.0} for key in ("test_rmse", "test_nlpd")}
+        }
+    for figure in (draw_learning_curves(curves, narrow=narrow), draw_robustness(robust, narrow=narrow)):
+        figure.canvas.draw()
+        boxes = [axis.get_window_extent() for axis in figure.axes]
+        for axis in figure.axes:
+            (note,) = axis.texts
+            said, title = note.get_window_extent(), axis.title.get_window_extent()
+            assert note.get_text().count("\n") == 1
+            assert not any(said.overlaps(box) for box in boxes)
+            assert not said.overlaps(title)
+
+
+def test_panels_stack_on_a_narrow_page():
+    for draw, of in (
+        (draw_learning_curves, {panel: {"det": curve(2, 1)} for panel in PANELS}),
+        (draw_beliefs, BELIEFS),
+    ):
+        wide, narrow = draw(of), draw(of, narrow=True)
+        assert narrow.get_figwidth() < 0.5 * wide.get_figwidth()
+        for figure in (wide, narrow):
+            figure.canvas.draw()
+        assert len({round(axis.get_window_extent().x0) for axis in narrow.axes}) == 1
+        assert len({round(axis.get_window_extent().x0) for axis in wide.axes}) > 1
+
+
+def test_curves_near_the_best_are_shown_whole():
+    bump = Curve(np.arange(3), np.array([1.0, 2.5, 1.2]), np.full(3, 0.1))
+    figure = draw_learning_curves({key: {"bbb+ncp": curve(2, 1.5, 1), "bbb": bump} for key in PANELS})
+    assert figure.axes[0].get_ylim()[1] > 2.6
 
 
 def test_a_method_whose_seeds_have_all_stopped_does_not_spoil_the_figure():

@@ -24,6 +24,7 @@ from ncprior.experiments.scores import LEVELS, Standardised, detection, scores
 from ncprior.prediction import MixturePrediction, Prediction
 from ncprior.report.page import report
 from ncprior.report.saved import savings
+from ncprior.report.trust import verdict
 
 NCPRIOR = str(Path(sys.executable).parent / "ncprior")
 TINY = {"members": 2, "epochs": 3, "hidden": (8,)}
@@ -339,16 +340,70 @@ def test_labels_saved_by_hand():
 
 
 def test_the_sentence_about_labels_saved():
-    def said(**rules):
+    def said(seeds=5, **rules):
         saved = {"random": (0.0, 0.0, 0.0), **rules}
         keys = ("mean", "low", "high")
-        return savings({"rules": {name: {"saved": {"rmse": dict(zip(keys, of))}} for name, of in saved.items()}})  # noqa: B905
+        found = {name: {"saved": {"rmse": dict(zip(keys, of, strict=True))}} for name, of in saved.items()}
+        return savings({"rules": found, "config": {"seeds": seeds}})
 
     assert said(lcmd=(0.2, 0.1, 0.3)).endswith("LCMD needed 20% fewer on average; the seeds settle it.")
     assert said(lcmd=(-0.07, -0.56, 0.36)).endswith("LCMD needed 7% more on average; the seeds do not settle it.")
-    assert said(lcmd=(0.2, None, None)).endswith("one seed says little.")
+    # Fewer than five seeds settle nothing, whatever range they span.
+    assert said(seeds=4, lcmd=(0.2, 0.1, 0.3)).endswith(
+        "unclear, as 4 seeds settle nothing (five are needed at least)."
+    )
+    assert "one seed settles nothing" in said(seeds=1, lcmd=(0.2, None, None))
     assert "LCMD needed 20% fewer on average, which is the most" in said(lcmd=(0.2, 0.1, 0.3), bait=(0.1, 0.0, 0.2))
     assert said() == "There is no rule to compare with random."
+
+
+def evaluated(shares, splits=10, failed=(), **densities):
+    """What `evaluate` came to: shares of rows in the intervals of the default model, and NLPDs on the splits."""
+    calibration = {str(level): shares.get(level, level) for level in LEVELS}
+    methods = {
+        name: {"runs": splits, "coverage": {"mean": calibration["0.9"]}, "calibration": calibration}
+        for name in ("ncp", *densities)
+    }
+    results = {
+        "rows": 1000,
+        "methods": methods,
+        "failed": [{"method": name} for name in failed],
+        "splits": [{"test": 100}] * splits,
+    }
+    return verdict(results, {name: np.array(densities.get(name, [1.0] * splits)) for name in methods})
+
+
+def test_intervals_are_close_to_what_they_promise_at_several_levels_or_not_at_all():
+    said = evaluated({})
+    assert said == (
+        "Of the rows, 90% were inside the 90% intervals of NCP (default), and its intervals of 20%, 50%, 80%, 90% and "
+        "95% are close to what they promise."
+    )
+    assert "close to" in evaluated({0.8: 0.76, 0.2: 0.26})
+    # Half of the rows in the 20% interval is not close, whatever the 90% interval holds.
+    said = evaluated({0.2: 0.5})
+    assert "close to" not in said
+    assert said.endswith("; it is too unsure at 20% (50% of the rows are inside).")
+    said = evaluated({0.8: 0.7, 0.9: 0.8, 0.2: 0.3})
+    assert "too sure of itself at 80% (70% of the rows are inside) and 90% (80% of the rows are inside)" in said
+    assert "too unsure at 20% (30% of the rows are inside)" in said
+    # Ten rows say less than a thousand.
+    assert "close to" in evaluated({0.5: 0.6, 0.9: 0.8}, splits=1)
+    assert "close to" not in evaluated({0.5: 0.6, 0.9: 0.8})
+
+
+def test_the_best_density_is_settled_by_the_splits_or_unclear():
+    assert evaluated({}, mean=[2.0] * 10).endswith("; it has the best density of 2 methods.")
+    said = evaluated({}, mean=[0.0] * 4 + [9.0] * 6)
+    assert said.endswith(
+        "it has the best mean density of 2 methods, which is unclear, as it is the best on 6 of 10 splits."
+    )
+    assert evaluated({}, splits=2, mean=[2.0] * 2).endswith("which is unclear, as 2 splits settle nothing.")
+    assert evaluated({}, mean=[0.5] * 10).endswith("; train mean has the best density of 2 methods.")
+    # A method that failed on some splits is not the best for what it has on the others.
+    said = evaluated({}, failed=["ncp"] * 3, mean=[0.5] * 5 + [np.nan] * 5)
+    assert "3 of its 13 runs failed" in said
+    assert "train mean has" not in said
 
 
 def test_the_spread_of_labels_saved():

@@ -17,6 +17,7 @@ from ncprior.terminal import remark, say
 
 if TYPE_CHECKING:
     from ncprior.experiments.flights import Source
+    from ncprior.experiments.learning_curves import Config
     from ncprior.experiments.records import Records
 
 paper = typer.Typer(no_args_is_help=True, help="Run the experiments of the paper.")
@@ -71,15 +72,45 @@ def paper_toy(
     """
     with ends_at_once():
         use_all_cores()
+        from ncprior.experiments import toy
+
+    config = toy.configure(str(preset), split_names(methods), seeds, acquisition, quick=quick)
+    _run_toy(toy.NAME, config, change, out, resume)
+
+
+@paper.command("ablations")
+def paper_ablations(
+    preset: PresetOption = Preset.reference,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 20; quick: 4]")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A fifth of the epochs: about a minute.")] = False,
+    change: SetOption = None,
+    out: OutOption = Path("runs/ablations"),
+    resume: ResumeOption = False,
+) -> None:
+    """What the paper says makes no difference to BBB+NCP: the direction of the KL, and a prior on its weights too.
+
+    [bold]Example[/bold]
+
+      ncprior paper ablations --quick
+    """
+    with ends_at_once():
+        use_all_cores()
+        from ncprior.experiments import ablations
+
+    _run_toy(ablations.NAME, ablations.configure(str(preset), seeds, quick=quick), change, out, resume)
+
+
+def _run_toy(name: str, config: "Config", change: list[str] | None, out: Path, resume: bool) -> None:
+    """Runs an experiment on the 1-dimensional data, and draws its page."""
+    with ends_at_once():
         from ncprior.cli.options import apply_changes
         from ncprior.cli.progress import progress_bars
         from ncprior.experiments import toy
         from ncprior.experiments.records import Records
         from ncprior.report.page import report
 
-    config = toy.configure(str(preset), split_names(methods), seeds, acquisition, quick=quick)
     config = apply_changes(config, change or [])
-    with stoppable(RESUME), Records.running(out, toy.NAME, dataclasses.asdict(config), resume=resume) as records:
+    with stoppable(RESUME), Records.running(out, name, dataclasses.asdict(config), resume=resume) as records:
         with progress_bars(config.methods, finished(records, config.methods)) as show:
             toy.experiment(config, records, show)
         say(f"report: {report(out)}")
@@ -310,7 +341,7 @@ def paper_all(
         from ncprior.experiments.records import Records
         from ncprior.report.page import ALL, report
 
-    parts = ("toy", "flights", "robustness-flights", "robustness-toy", "regression")
+    parts = ("toy", "flights", "robustness-flights", "robustness-toy", "regression", "ablations")
     source: dict[str, Any] = {"data": data, "split": split, "planes": planes}
     shared: dict[str, Any] = {"preset": preset, "quick": quick}
     with Records.running(out, ALL, {"parts": parts, **source, **shared}, resume=resume) as records:
@@ -319,6 +350,8 @@ def paper_all(
             place: dict[str, Any] = {"out": records.path(part), "resume": records.exists(f"{part}/config.json")}
             if part == "toy":
                 paper_toy(**shared, **place)
+            elif part == "ablations":
+                paper_ablations(**shared, **place)
             elif part == "flights":
                 paper_flights(**source, **shared, **place)
             elif part == "regression":

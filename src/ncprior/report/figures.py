@@ -8,8 +8,21 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ncprior.experiments.records import Records
+from ncprior.experiments.robustness import NO_NOISE, Setting
 from ncprior.methods import split_name, title
-from ncprior.report.style import GAIN, NOISE, UNCERTAINTY, line, new_figure, style
+from ncprior.report.style import (
+    GAIN,
+    NARROW,
+    NOISE,
+    UNCERTAINTY,
+    WIDE,
+    add_legend,
+    line,
+    new_figure,
+    new_panels,
+    note_above,
+    style,
+)
 
 _PANELS = {
     "train_rmse": "Train RMSE",
@@ -46,15 +59,14 @@ def collect_learning_curves(records: Records) -> dict[str, dict[str, Curve]]:
     return curves
 
 
-def draw_learning_curves(curves: dict[str, dict[str, Curve]], unit: str = "") -> Figure:
+def draw_learning_curves(curves: dict[str, dict[str, Curve]], unit: str = "", *, narrow: bool = False) -> Figure:
     """Train and test RMSE and NLPD against the number of labels, as in Figures 3 and 4 of the paper.
 
     The vertical axes show the methods that stay near the best one; a method that leaves them is named, with its
-    final value, at the top.
+    final value, above the panel.
     """
     with style():
-        figure = new_figure(7.2, 2.3)
-        axes = figure.subplots(1, 4)
+        figure, axes = new_panels(len(_PANELS), 2.5, narrow=narrow)
         for axis, (metric, heading) in zip(axes, _PANELS.items(), strict=True):
             of = f" ({unit})" if unit and metric.endswith("rmse") else ""
             axis.set(title=heading + of, xlabel="Visible labels")
@@ -69,12 +81,12 @@ def draw_learning_curves(curves: dict[str, dict[str, Curve]], unit: str = "") ->
                 if mean[-1] > high:
                     gone.append(f"{title(name)} ends at {_short(mean[-1])} ↑")
             axis.set_ylim(low, high)
-            axis.text(0.98, 0.98, "\n".join(gone), transform=axis.transAxes, ha="right", va="top", fontsize=6)
+            note_above(axis, gone)
         handles = [
             Line2D([], [], color=line(name).colour, linestyle=line(name).dash, label=title(name))
             for name in curves["test_rmse"]
         ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+        add_legend(figure, handles, narrow=narrow, columns=5)
         return figure
 
 
@@ -107,12 +119,17 @@ def collect_beliefs(records: Records, seed: int = 0) -> dict[str, Belief]:
     return beliefs
 
 
-def draw_beliefs(beliefs: dict[str, Belief]) -> Figure:
+def draw_beliefs(beliefs: dict[str, Belief], *, narrow: bool = False) -> Figure:
     """Predictive mean and two standard deviations, split into noise and uncertainty, as in Figure 1 of the paper."""
+    count = len(beliefs)
     with style():
-        figure = new_figure(7.2, 2.9)
-        axes = figure.subplots(2, len(beliefs), sharex=True, squeeze=False, gridspec_kw={"height_ratios": [4, 1]})
-        for (above, below), (name, belief) in zip(axes.T, beliefs.items(), strict=True):
+        if narrow:
+            figure = new_figure(NARROW, 0.6 + 2.7 * count)
+            pairs = figure.subplots(2 * count, 1, squeeze=False, height_ratios=[4, 1] * count).reshape(count, 2)
+        else:
+            figure = new_figure(WIDE, 2.9)
+            pairs = figure.subplots(2, count, sharex=True, squeeze=False, height_ratios=[4, 1]).T
+        for (above, below), (name, belief) in zip(pairs, beliefs.items(), strict=True):
             x, mean = belief.x, belief.mean
             std = np.hypot(belief.noise, belief.uncertainty)
             above.fill_between(x, mean - 2 * std, mean + 2 * std, color=UNCERTAINTY, linewidth=0)
@@ -125,11 +142,14 @@ def draw_beliefs(beliefs: dict[str, Belief]) -> Figure:
             low = min(belief.score.min(), 0.0)
             below.fill_between(x, low, belief.score, color=GAIN, linewidth=0)
             below.set(xlabel="x", ylim=(low, None), yticks=[], xlim=(x.min(), x.max()))
-        for row in axes:
-            for axis in row[1:]:
-                axis.set_yticklabels([])
-        axes[0, 0].set_ylabel("y")
-        axes[1, 0].set_ylabel("score")
+            above.set(xlim=(x.min(), x.max()))
+            above.tick_params(labelbottom=False)
+        for place, (above, below) in enumerate(pairs):
+            if narrow or place == 0:
+                above.set_ylabel("y")
+                below.set_ylabel("score")
+            else:
+                above.set_yticklabels([])
         handles = [
             Patch(color=UNCERTAINTY, label="uncertainty (2 std)"),
             Patch(color=NOISE, label="noise (2 std)"),
@@ -137,7 +157,7 @@ def draw_beliefs(beliefs: dict[str, Belief]) -> Figure:
             Line2D([], [], color="black", marker="o", markersize=3, linestyle="", label="visible"),
             Line2D([], [], color="#555555", marker=".", markersize=3, linestyle="", label="hidden"),
         ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+        add_legend(figure, handles, narrow=narrow, columns=5)
         return figure
 
 
@@ -154,23 +174,24 @@ def _limits(curves: dict[str, Curve]) -> tuple[float, float]:
     top, bottom = np.nanmax(best.mean + best.std), np.nanmin(best.mean - best.std)
     height = max(top - bottom, 1e-6)
     near = [curve for curve in curves.values() if curve.mean[-1] + curve.std[-1] <= top + height]
-    high = max([top, *(curve.mean[-1] + curve.std[-1] for curve in near)])
+    high = max([top, *(min(np.nanmax(curve.mean + curve.std), top + height) for curve in near)])
     low = min([bottom, *(np.nanmin(curve.mean - curve.std) for curve in near)])
-    return low - 0.05 * height, high + 0.25 * height
+    return low - 0.05 * height, high + 0.05 * height
 
 
 def _short(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 1000 else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
 
 
-def draw_robustness(results: dict[str, dict[tuple[str, float], dict[str, dict[str, float]]]], unit: str = "") -> Figure:
+def draw_robustness(
+    results: dict[str, dict[Setting, dict[str, dict[str, float]]]], unit: str = "", *, narrow: bool = False
+) -> Figure:
     """Final test RMSE and NLPD against the variance of the input noise, as in Figure 5 of the paper.
 
     Solid lines are Gaussian and dashed lines uniform noise; the baselines, which have no input noise, are level.
     """
     with style():
-        figure = new_figure(7.2, 2.7)
-        axes = figure.subplots(1, 2)
+        figure, axes = new_panels(2, 2.9, narrow=narrow)
         for axis, metric in zip(axes, ("test_rmse", "test_nlpd"), strict=True):
             of = f" ({unit})" if unit and metric == "test_rmse" else ""
             axis.set(title=_PANELS[metric] + of, xlabel=r"Variance of the input noise, $\sigma_x^2$")
@@ -186,8 +207,8 @@ def draw_robustness(results: dict[str, dict[tuple[str, float], dict[str, dict[st
                     axis.plot(sizes, mean, mark, color=colour, marker="o", markersize=2.5)
                     axis.fill_between(sizes, mean - std, mean + std, color=colour, alpha=0.12, linewidth=0)
                     shown += [*(mean - std), *(mean + std)]
-                if ("", 0.0) in table:
-                    levels[name] = table["", 0.0][metric]["median"]
+                if NO_NOISE in table:
+                    levels[name] = table[NO_NOISE][metric]["median"]
             shown = [value for value in shown if np.isfinite(value)] or [0.0, 1.0]
             height = max(shown) - min(shown) or 1.0
             gone = []
@@ -199,18 +220,18 @@ def draw_robustness(results: dict[str, dict[tuple[str, float], dict[str, dict[st
                     shown.append(level)
                 else:
                     gone.append(f"{title(name)}: {_short(level)} {'↑' if level > max(shown) else '↓'}")
-            axis.set_ylim(min(shown) - 0.05 * height, max(shown) + 0.3 * height)
-            axis.text(0.98, 0.98, "\n".join(gone), transform=axis.transAxes, ha="right", va="top", fontsize=6)
+            axis.set_ylim(min(shown) - 0.05 * height, max(shown) + 0.05 * height)
+            note_above(axis, gone)
         handles = [
             Line2D([], [], color=line(name).colour, linestyle=mark, label=f"{title(name)}, {noise}")
             for name, table in results.items()
-            if ("", 0.0) not in table
+            if NO_NOISE not in table
             for noise, mark in _NOISES.items()
         ]
         handles += [
             Line2D([], [], color=line(name).colour, linestyle=":", label=f"{title(name)} (median)")
             for name, table in results.items()
-            if ("", 0.0) in table
+            if NO_NOISE in table
         ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=3)
+        add_legend(figure, handles, narrow=narrow, columns=3)
         return figure

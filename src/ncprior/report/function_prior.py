@@ -1,5 +1,6 @@
 """The page of ``ncprior paper prior``: functions drawn before, from and after the noise contrastive prior."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from matplotlib.patches import Patch
 from ncprior.experiments import function_prior
 from ncprior.experiments.records import Records
 from ncprior.report.sections import Cell, Picture, Section, Table, number
-from ncprior.report.style import UNCERTAINTY, new_figure, style
+from ncprior.report.style import UNCERTAINTY, add_legend, new_panels, style
 
 _HEADINGS = {
     "initial": "Before training",
@@ -41,12 +42,13 @@ def function_prior_section(records: Records) -> Section:
     settings, labels = config["settings"], config["schedule"]["initial"]
     caption = (
         "Functions drawn from the belief over the weights of BBB+NCP, with their mean and two standard deviations, "
-        f"over {config['seeds']} seeds. Ticks: the {labels} inputs that the input prior adds noise to. From left to "
-        "right: the network as it begins; trained on the NCP term alone with a constant centre of the output prior; "
+        f"over {config['seeds']} seeds. Ticks: the {labels} inputs that the input prior adds noise to. In this "
+        "order: the network as it begins; trained on the NCP term alone with a constant centre of the output prior; "
         "the same with targets that every seed fantasises from the output prior (dots: those of seed 0); trained on "
         "the NCP term and the labels (dots)."
     )
-    picture = Picture("function-prior", "Functions drawn from the prior", caption, draw_functions(collect(records)))
+    draw = partial(draw_functions, collect(records))
+    picture = Picture("function-prior", "Functions drawn from the prior", caption, draw)
     intro = (
         "The noise contrastive prior is a prior over functions (Equation 3): the belief over weights after fitting "
         "inputs and targets that are fantasised from the data prior, without any label. At noised inputs the functions "
@@ -90,11 +92,10 @@ def collect(records: Records) -> dict[str, Functions]:
     return found
 
 
-def draw_functions(stages: dict[str, Functions]) -> Figure:
+def draw_functions(stages: dict[str, Functions], *, narrow: bool = False) -> Figure:
     """A panel for each stage: functions, their mean and two standard deviations."""
     with style():
-        figure = new_figure(7.2, 2.3)
-        axes = figure.subplots(1, len(stages), sharex=True, sharey=True)
+        figure, axes = new_panels(len(stages), 2.3, narrow=narrow)
         highest = 1.1 * max(float(np.max(np.abs(of.mean) + 2 * of.std)) for of in stages.values())
         for axis, (stage, (x, mean, std, draws, targets, inputs)) in zip(axes, stages.items(), strict=True):
             axis.fill_between(x, mean - 2 * std, mean + 2 * std, color=UNCERTAINTY, linewidth=0, alpha=0.6)
@@ -104,7 +105,10 @@ def draw_functions(stages: dict[str, Functions]) -> Figure:
                 axis.plot(*targets, "o", color="black", markersize=1.8, markeredgewidth=0)
             axis.plot(inputs, np.full(len(inputs), 0.02), "|", transform=axis.get_xaxis_transform(), **_TICKS)
             axis.set(title=_HEADINGS[stage], xlabel="x", xlim=(x.min(), x.max()), ylim=(-highest, highest))
-        axes[0].set_ylabel("f(x)")
+            if narrow or axis is axes[0]:
+                axis.set_ylabel("f(x)")
+            else:
+                axis.tick_params(labelleft=False)
         handles = [
             Line2D([], [], color=_FUNCTION, linewidth=0.8, label="functions"),
             Line2D([], [], color="black", linewidth=1, label="mean"),
@@ -112,5 +116,5 @@ def draw_functions(stages: dict[str, Functions]) -> Figure:
             Line2D([], [], color="black", marker="o", markersize=2.5, linestyle="", label="targets"),
             Line2D([], [], marker="|", linestyle="", label="inputs", **_TICKS),
         ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+        add_legend(figure, handles, narrow=narrow, columns=len(handles))
         return figure

@@ -5,10 +5,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from ncprior.experiments.records import Records
 from ncprior.methods import TITLES
-from ncprior.report.style import LINES, new_figure, style
+from ncprior.report.style import LINES, add_legend, new_panels, style
 
 PUBLISHED: dict[str, tuple[float | None, float | None]] = {
     "gPoE (Deisenroth & Ng 2015)": (8.1, None),
@@ -122,17 +123,19 @@ def draw_curves(
     curves: dict[str, dict[str, list[Curve]]],
     baselines: dict[str, dict[str, float]] | None = None,
     unit: str = "minutes",
+    *,
+    narrow: bool = False,
 ) -> Figure:
     """Train and test RMSE and NLPD after every epoch, a line for each seed.
 
     A dot marks the weights that were kept, grey lines are the baselines.
     """
     with style():
-        figure = new_figure(7.2, 2.3)
-        for axis, (metric, title) in zip(figure.subplots(1, 4), _PANELS.items(), strict=True):
+        figure, axes = new_panels(len(_PANELS), 2.3, narrow=narrow)
+        for axis, (metric, title) in zip(axes, _PANELS.items(), strict=True):
             of = f" ({unit})" if unit and metric.endswith("rmse") else ""
             axis.set(title=title + of, xlabel="Epochs")
-            axis.xaxis.get_major_locator().set_params(integer=True)
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             for name, seeds in curves[metric].items():
                 colour, dash = LINES[name]
                 for epochs, values, chosen in seeds:
@@ -155,5 +158,5 @@ def draw_curves(
             )
             for name in baselines or {}
         ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+        add_legend(figure, handles, narrow=narrow, columns=len(handles))
         return figure

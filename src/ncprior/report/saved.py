@@ -1,5 +1,6 @@
 """The page of ``ncprior simulate``: learning curves, and how many labels a rule saves."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,11 @@ from matplotlib.figure import Figure
 
 from ncprior.experiments import simulate
 from ncprior.experiments.records import Records
+from ncprior.report.claims.verdicts import FEWEST_SEEDS
 from ncprior.report.looks import LOOKS, handles, name_cell
 from ncprior.report.sections import Cell, Picture, Section, Table, number
-from ncprior.report.style import label, new_figure, style
+from ncprior.report.smaller import quick_note
+from ncprior.report.style import add_legend, label, new_panels, style
 
 
 def simulate_section(records: Records) -> Section:
@@ -26,13 +29,15 @@ def simulate_section(records: Records) -> Section:
         f"Error (in units of {config['target']}) and negative log predictive density on the test rows against the "
         f"number of labels: mean over {config['seeds']} seeds, with its standard error."
     )
-    figure = draw_simulation(labels, results["rules"], label(config["target"]), config["seeds"])
-    picture = Picture("simulation", "Learning curves", caption, figure)
-    return Section(f"Labels saved: {config['target']}", intro, [picture], [_saved_table(results)], [], [], records)
+    draw = partial(draw_simulation, labels, results["rules"], label(config["target"]), config["seeds"])
+    picture = Picture("simulation", "Learning curves", caption, draw)
+    tables = [_saved_table(results)]
+    smaller = quick_note(config, simulate.QUICK, simulate.QUICK_ESTIMATOR)
+    return Section(f"Labels saved: {config['target']}", intro, [picture], tables, [], [], records, smaller)
 
 
 def savings(results: dict[str, Any]) -> str:
-    """In a sentence, what the best rule saves, and whether the seeds settle it."""
+    """In a sentence, what the best rule saves, and whether the seeds settle it: five of them at least."""
     found = {rule: of["saved"]["rmse"] for rule, of in results["rules"].items() if rule != simulate.CONTROL}
     found = {rule: one for rule, one in found.items() if one["mean"] is not None and np.isfinite(one["mean"])}
     if not found:
@@ -45,16 +50,19 @@ def savings(results: dict[str, Any]) -> str:
     said += (
         "on average" if len(found) == 1 else f"on average, which is the {'most' if mean > 0 else 'least'} of the rules"
     )
-    if low is None or not np.isfinite(low):
-        return f"{said}; one seed says little."
-    return f"{said}; the seeds settle it." if low > 0 or high < 0 else f"{said}; the seeds do not settle it."
+    seeds = results["config"]["seeds"]
+    if seeds < FEWEST_SEEDS:
+        counted = "one seed settles" if seeds == 1 else f"{seeds} seeds settle"
+        return f"{said}; unclear, as {counted} nothing (five are needed at least)."
+    settled = low is not None and (low > 0 or high < 0)
+    return f"{said}; the seeds {'settle it' if settled else 'do not settle it'}."
 
 
-def draw_simulation(labels: list[int], rules: dict[str, Any], unit: str, seeds: int) -> Figure:
+def draw_simulation(labels: list[int], rules: dict[str, Any], unit: str, seeds: int, *, narrow: bool = False) -> Figure:
     """RMSE and NLPD on test rows against the number of labels, for each rule: means with their standard errors."""
     with style():
-        figure = new_figure(7.2, 3.0)
-        for axis, metric in zip(figure.subplots(1, 2), simulate.COMPARED, strict=True):
+        figure, axes = new_panels(2, 3.0, narrow=narrow)
+        for axis, metric in zip(axes, simulate.COMPARED, strict=True):
             for rule, of in rules.items():
                 look = LOOKS[rule]
                 mean, std = (np.array(of[metric][key], float) for key in ("mean", "std"))
@@ -63,7 +71,7 @@ def draw_simulation(labels: list[int], rules: dict[str, Any], unit: str, seeds: 
                 axis.fill_between(labels, mean - error, mean + error, color=look.line.colour, alpha=0.12, linewidth=0)
             heading = f"Test RMSE ({unit})" if metric == "rmse" else "Test NLPD (nats)"
             axis.set(xlabel="Labels", ylabel=heading)
-        figure.legend(handles=handles(rules), loc="outside lower center", ncols=min(len(rules), 5))
+        add_legend(figure, handles(rules), narrow=narrow, columns=5)
         return figure
 
 
@@ -79,8 +87,8 @@ def _saved_table(results: dict[str, Any]) -> Table:
     note = (
         "Labels saved: how many fewer than random a rule needs for the same value, in percent of random's, on average "
         "along random's curve; negative if it needs more. A value that a rule never reaches counts as reached with its "
-        "last label. From the mean curves, with the middle 90% over draws of the seeds; if that range holds 0, they do "
-        "not settle it."
+        "last label. From the mean curves, with the middle 90% over draws of the seeds; if that range holds 0, or "
+        f"with fewer than {FEWEST_SEEDS} seeds, they do not settle it."
     )
     header = ["Rule", "Final RMSE", "Final NLPD", "Labels saved (RMSE)", "Labels saved (NLPD)", "Seconds a seed"]
     return Table("Labels saved against random", note, header, rows)

@@ -1,11 +1,18 @@
 """What a page is made of: sections with pictures and tables."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from matplotlib.figure import Figure
 
 from ncprior.experiments.records import Records
-from ncprior.report import claims
+from ncprior.report.claims.verdicts import Claim
+
+
+class Draw(Protocol):
+    """Draws a figure: for a wide page, or with its panels below each other for a narrow one."""
+
+    def __call__(self, *, narrow: bool = False) -> Figure:
+        """The figure."""
 
 
 class Picture(NamedTuple):
@@ -14,7 +21,7 @@ class Picture(NamedTuple):
     name: str
     title: str
     caption: str
-    figure: Figure
+    draw: Draw
 
 
 class Cell(NamedTuple):
@@ -42,9 +49,10 @@ class Section(NamedTuple):
     intro: str
     pictures: list[Picture]
     tables: list[Table]
-    claims: list[claims.Claim]
+    claims: list[Claim]
     stopped: list[str]  # runs that ended before their time, and why
     records: Records
+    smaller: str = ""  # in what the run falls short of the experiment that it stands for
 
 
 def number(value: float | None) -> str:

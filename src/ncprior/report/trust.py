@@ -1,5 +1,7 @@
 """The page of ``ncprior evaluate``: how far the uncertainty can be trusted on a table."""
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,11 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from ncprior.errors import UserError
 from ncprior.experiments import evaluate
 from ncprior.experiments.records import Records
+from ncprior.report.claims.verdicts import FEWEST_SEEDS, all_of, judge, lower
 from ncprior.report.looks import LOOKS, handles, name_cell
 from ncprior.report.sections import Cell, Picture, Section, Table, number
-from ncprior.report.style import label, new_figure, style
+from ncprior.report.smaller import quick_note
+from ncprior.report.style import add_legend, label, new_panels, style
 
 _HEADINGS = {
     "rmse": "RMSE",
@@ -22,6 +26,10 @@ _HEADINGS = {
     "detection": "Detection (AUROC)",
     "seconds": "Training (s)",
 }
+CHECKED = (0.2, 0.5, 0.8, 0.9, 0.95)
+"""Levels of intervals that must all be close to what they promise."""
+TOLERANCE = 0.05
+"""How far the share of rows in an interval may be off its level, beside sampling error."""
 _SPLITS = {
     "random": "a tenth of the rows, drawn at random",
     "gap": "the middle third of the rows by one input: a gap in the training data",
@@ -36,66 +44,109 @@ def evaluate_section(records: Records) -> Section:
     config, methods = results["config"], results["methods"]
     if not methods:
         raise UserError(f"{records.folder}: every run failed, the first one because {results['failed'][0]['failed']}")
+    densities = _densities(records, results)
     kind, _, column = config["split"].partition(":")
     runs = f"{len(results['splits'])} split{'s' * (len(results['splits']) > 1)}"
     runs += f" and {config['seeds']} training seeds" if config["seeds"] > 1 else ""
     intro = (
         f"{config['target']} predicted from {len(results['inputs'])} columns of {config['table']} "
         f"({results['rows']:,} rows). Test rows: {_SPLITS[kind]}{f' {column}' * bool(column)}; {runs}. "
-        f"{verdict(methods)}"
+        f"{verdict(results, densities)}"
     )
     detected = _detecting(methods)
     caption = (
-        "Left: the share of test rows inside their central intervals, which should be the level itself; below the "
-        f"diagonal a method is too sure of itself. {'Middle' if detected else 'Right'}: rows in ten groups from the "
-        "least to the most uncertain, the predicted standard deviation of each against its error (both in units of "
+        "Calibration: the share of test rows inside their central intervals, which should be the level itself; below "
+        "the diagonal a method is too sure of itself. Error against uncertainty: rows in ten groups from the least to "
+        "the most uncertain, the predicted standard deviation of each against its error (both in units of "
         f"{config['target']}); above the diagonal errors are larger than predicted. A method with the same uncertainty "
         "for every row is a single point."
     )
     if detected:
         caption += (
-            " Right: how often a test row is more uncertain than a row that is like those of training and was held out "
-            "from it; 0.5 is chance."
+            " Detection: how often a test row is more uncertain than a row that is like those of training and was held "
+            "out from it; 0.5 is chance."
         )
-    figure = draw_trust(methods, label(config["target"]), detected)
-    picture = Picture("trust", "How far the uncertainty can be trusted", caption, figure)
-    tables = [_metrics_table(results), _splits_table(records, results)]
+    draw = partial(draw_trust, methods, label(config["target"]), detected)
+    picture = Picture("trust", "How far the uncertainty can be trusted", caption, draw)
+    tables = [_metrics_table(results), _splits_table(results, densities)]
     failed = [
         f"{LOOKS[run['method']].title}, {run['split']}, seed {run['seed']}: {run['failed']}"
         for run in results["failed"]
     ]
-    return Section(f"Trust: {config['target']}", intro, [picture], tables, [], failed, records)
+    smaller = quick_note(config, evaluate.QUICK, evaluate.QUICK_ESTIMATOR)
+    return Section(f"Trust: {config['target']}", intro, [picture], tables, [], failed, records, smaller)
 
 
-def verdict(methods: dict[str, Any]) -> str:
-    """In a sentence, what the numbers of the first method that is not a baseline mean."""
+def verdict(results: dict[str, Any], densities: dict[str, np.ndarray]) -> str:
+    """In a sentence, what the numbers of the first method that is not a baseline mean.
+
+    ``densities`` are the NLPDs of the methods on each of the splits.
+    """
+    methods = results["methods"]
     name = next((name for name in methods if name not in evaluate.BASELINES), next(iter(methods)))
-    coverage = methods[name]["coverage"]["mean"]
-    said = f"Of the rows, {coverage:.0%} were inside the 90% intervals of {LOOKS[name].title}"
-    said += (
-        ", close to what they promise"
-        if 0.85 <= coverage <= 0.97
-        else ": it is too " + ("sure of itself" if coverage < 0.85 else "unsure")
-    )
-    scored = {other: _mean(of["nlpd"]) for other, of in methods.items()}
-    best = min(scored, key=lambda other: scored[other])
+    of, title = methods[name], LOOKS[name].title
+    rows = min(results["rows"], sum(split["test"] for split in results["splits"]))
+    said = f"Of the rows, {of['coverage']['mean']:.0%} were inside the 90% intervals of {title}"
+    sure, unsure = off_levels(of["calibration"], rows)
+    if not sure and not unsure:
+        said += f", and its intervals of {_listed(f'{level:.0%}' for level in CHECKED)} are close to what they promise"
+    for kind, levels in (("sure of itself", sure), ("unsure", unsure)):
+        if levels:
+            held = _listed(f"{level:.0%} ({share:.0%} of the rows are inside)" for level, share in levels.items())
+            said += f"; it is too {kind} at {held}"
+    failed = [run["method"] for run in results["failed"]]
+    if count := failed.count(name):
+        said += f"; {count} of its {count + of['runs']} runs failed"
     if len(methods) == 1:
         return f"{said}."
-    return f"{said}; {'it' if best == name else LOOKS[best].title} has the best density of {len(methods)} methods."
+    best = min(methods, key=lambda other: _best_first(densities[other]))
+    others = [lower(densities[best], densities[other]) for other in methods if other != best]
+    whose = "it has" if best == name else f"{LOOKS[best].title} has"
+    if all_of(judge(other) for other in others) == "holds":
+        return f"{said}; {whose} the best density of {len(methods)} methods."
+    splits = len(densities[best])
+    if splits < FEWEST_SEEDS:
+        why = f"{'one split settles' if splits == 1 else f'{splits} splits settle'} nothing"
+    else:
+        why = f"it is the best on {int(np.all(others, axis=0).sum())} of {splits} splits"
+    return f"{said}; {whose} the best mean density of {len(methods)} methods, which is unclear, as {why}."
 
 
-def draw_trust(methods: dict[str, Any], unit: str, detected: list[str]) -> Figure:
+def off_levels(calibration: dict[str, float], rows: int) -> tuple[dict[float, float], dict[float, float]]:
+    """The levels whose intervals hold too few rows, and those that hold too many, with the share that they hold.
+
+    That is, more than `TOLERANCE` and two standard errors of a share in so many test rows from what they promise.
+    """
+    sure: dict[float, float] = {}
+    unsure: dict[float, float] = {}
+    for level in CHECKED:
+        share, error = calibration[str(level)], (level * (1 - level) / rows) ** 0.5
+        if abs(share - level) > TOLERANCE + 2 * error:
+            (sure if share < level else unsure)[level] = share
+    return sure, unsure
+
+
+def _best_first(values: np.ndarray) -> tuple[int, float]:
+    """Orders methods: those that failed on the fewest splits first, then by mean density."""
+    finished = values[~np.isnan(values)]
+    return len(values) - len(finished), float(finished.mean()) if len(finished) else np.inf
+
+
+def _listed(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def draw_trust(methods: dict[str, Any], unit: str, detected: list[str], *, narrow: bool = False) -> Figure:
     """Calibration curve, error against uncertainty, and bars of detection where test rows are unlike the others."""
     with style():
-        figure = new_figure(7.2, 3.0)
-        axes = figure.subplots(
-            1, 3 if detected else 2, gridspec_kw={"width_ratios": [1, 1, 0.8][: 3 if detected else 2]}
-        )
+        count = 3 if detected else 2
+        figure, axes = new_panels(count, 3.0, narrow=narrow, widths=[1, 1, 0.8][:count])
         _draw_calibration(axes[0], methods)
         _draw_errors(axes[1], methods, unit)
         if detected:
-            _draw_detection(axes[2], {name: methods[name]["detection"] for name in detected})
-        figure.legend(handles=handles(methods), loc="outside lower center", ncols=min(len(methods), 5))
+            _draw_detection(axes[2], {name: methods[name]["detection"] for name in detected}, tall=not narrow)
+        add_legend(figure, handles(methods), narrow=narrow, columns=5)
         return figure
 
 
@@ -129,13 +180,14 @@ def _draw_errors(axis: Axes, methods: dict[str, Any], unit: str) -> None:
     axis.set(title="Error against uncertainty", xlabel=f"Predicted std ({unit})", ylabel=f"RMSE ({unit})")
 
 
-def _draw_detection(axis: Axes, found: dict[str, dict[str, float]]) -> None:
+def _draw_detection(axis: Axes, found: dict[str, dict[str, float]], *, tall: bool) -> None:
     places = np.arange(len(found))[::-1]
     for place, (name, value) in zip(places, found.items(), strict=True):
         spread = {"xerr": value["std"], "error_kw": {"elinewidth": 0.8}} if value["std"] else {}
         axis.barh(place, _mean(value), color=LOOKS[name].line.colour, height=0.65, **spread)  # type: ignore[arg-type]
     axis.axvline(0.5, color="#555555", linewidth=0.8, linestyle=":")
-    axis.set_box_aspect(1.25)
+    if tall:
+        axis.set_box_aspect(1.25)
     axis.set(title="Detection", xlabel="AUROC", xlim=(0, 1), xticks=[0, 0.5, 1], yticks=places)
     axis.set_yticklabels([LOOKS[name].title.replace("without ", "no ") for name in found])
 
@@ -168,16 +220,22 @@ def _metrics_table(results: dict[str, Any]) -> Table:
     return Table("Methods", note, ["Method", *(_HEADINGS[metric] for metric in shown)], rows)
 
 
-def _splits_table(records: Records, results: dict[str, Any]) -> Table:
+def _densities(records: Records, results: dict[str, Any]) -> dict[str, np.ndarray]:
+    """NLPD of every method on every split, mean over seeds; NaN where one failed."""
+    found: dict[str, list[list[float]]] = {name: [[] for _ in results["splits"]] for name in results["methods"]}
+    for place, method, seed in evaluate.runs(records):
+        if method in found:
+            value = records.read_json(evaluate.run_file(place, method, seed)).get("nlpd")
+            found[method][place].append(np.nan if value is None else value)
+    return {name: np.array([np.mean(seeds) for seeds in splits]) for name, splits in found.items()}
+
+
+def _splits_table(results: dict[str, Any], densities: dict[str, np.ndarray]) -> Table:
     """The density of every method on every split."""
     names = list(results["methods"])
-    found: dict[tuple[int, str], list[float]] = {}
-    for place, method, seed in evaluate.runs(records):
-        value = records.read_json(evaluate.run_file(place, method, seed)).get("nlpd")
-        found.setdefault((place, method), []).append(np.nan if value is None else value)
     rows = []
     for i, split in enumerate(results["splits"]):
-        means = {name: float(np.mean(found[i, name])) for name in names}
+        means = {name: float(densities[name][i]) for name in names}
         finite = {name: value for name, value in means.items() if np.isfinite(value)}
         best = min(finite, key=lambda name: finite[name]) if len(finite) > 1 else ""
         cells = [Cell(number(means[name]), best=name == best) for name in names]

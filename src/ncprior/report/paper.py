@@ -1,0 +1,251 @@
+"""The sections of a page that report the paper's experiments: their figures, tables and verdicts."""
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+from ncprior.experiments import learning_curves, regression, robustness
+from ncprior.experiments.records import Records
+from ncprior.methods import title
+from ncprior.presets import DIFFERENCES, FLIGHTS_PRESETS, NOT_FOLLOWED, PRESETS, Settings
+from ncprior.report import regression as regression_report
+from ncprior.report.claims.ablations import ablation_claims
+from ncprior.report.claims.flights import flights_claims
+from ncprior.report.claims.regression import regression_claims
+from ncprior.report.claims.robustness import flights_robustness_claims, toy_robustness_claims
+from ncprior.report.claims.toy import toy_claims
+from ncprior.report.claims.verdicts import Claim
+from ncprior.report.figures import (
+    collect_beliefs,
+    collect_learning_curves,
+    draw_beliefs,
+    draw_learning_curves,
+    draw_robustness,
+)
+from ncprior.report.sections import Cell, Picture, Section, Table, number, plain
+from ncprior.report.smaller import smaller_note, smaller_regression_note
+
+PUBLISHED_TOY = {
+    "bbb": {"test_rmse": "0.75 ± 0.31", "test_nlpd": "10.29 ± 8.05"},
+    "det": {"test_rmse": "1.46 ± 0.64", "test_nlpd": "1.3e8 ± 1.7e8"},
+}
+"""Appendix C of the paper, at the end of the run; it prints no numbers for the NCP models."""
+
+_COLUMNS = {
+    "test_rmse": "Test RMSE",
+    "test_nlpd": "Test NLPD",
+    "train_rmse": "Train RMSE",
+    "train_nlpd": "Train NLPD",
+    "test_crps": "Test CRPS",
+    "test_coverage": "90% coverage",
+    "test_calibration_error": "Calibration error",
+    "test_sharpness": "Sharpness",
+}
+
+
+def toy_section(records: Records) -> Section:
+    """Figures 1 and 3, and the table of final results."""
+    learning_curves.write_results(records)
+    pictures = [
+        _beliefs_picture(records, "figure1", "Figure 1: predictive distributions"),
+        _curves_picture(records, "figure3", "Figure 3: learning curves"),
+    ]
+    intro = (
+        "A sine with a small slope and noise that grows with x. Labels are available only within two bands, and the "
+        "models are tested on every point that they have not seen: outside of the bands too."
+    )
+    tables = [_results_table(records, PUBLISHED_TOY), _settings_table(records, PRESETS)]
+    return _active_section(records, "Active learning in one dimension", intro, pictures, tables, toy_claims(records))
+
+
+def ablations_section(records: Records) -> Section:
+    """The figures of the 1-dimensional experiment for variants of BBB+NCP."""
+    learning_curves.write_results(records)
+    pictures = [
+        _beliefs_picture(records, "beliefs", "Predictive distributions"),
+        _curves_picture(records, "curves", "Learning curves"),
+    ]
+    intro = (
+        "What the paper says makes no difference to BBB+NCP: the direction of the KL divergence of the NCP term (it is "
+        "the other one in the derivation of appendix B), and a normal prior on the weights beside NCP. The experiment "
+        "is active learning in one dimension."
+    )
+    tables = [_results_table(records, {}), _settings_table(records, PRESETS)]
+    return _active_section(records, "Variants of BBB+NCP", intro, pictures, tables, ablation_claims(records))
+
+
+def _beliefs_picture(records: Records, name: str, heading: str) -> Picture:
+    caption = (
+        "Mean and two standard deviations at the end of training, seed 0, split into epistemic uncertainty and "
+        "aleatoric noise. Labels can be acquired only within the two bands of training rows, and are drawn by "
+        f"the score below: {_score_name(records)}."
+    )
+    return Picture(name, heading, caption, partial(draw_beliefs, collect_beliefs(records)))
+
+
+def _curves_picture(records: Records, name: str, heading: str) -> Picture:
+    seeds = records.config["seeds"]
+    caption = (
+        "Root mean squared error and negative log predictive density on the visible labels and on all points that are "
+        f"not visible, {f'mean and standard deviation over {seeds} seeds' if seeds > 1 else 'one seed'}."
+    )
+    return Picture(name, heading, caption, partial(draw_learning_curves, collect_learning_curves(records)))
+
+
+def flights_section(records: Records) -> Section:
+    """Figure 4, and the table of final results."""
+    learning_curves.write_results(records)
+    seeds, data = records.config["seeds"], records.config["data"]
+    source = data["source"] if data["source"] == "npy" else f"{data['source']}, split {data['split']}"
+    picture = Picture(
+        "figure4",
+        "Figure 4: learning curves",
+        "Root mean squared error (minutes) and negative log predictive density on the visible labels and on the "
+        f"test set, mean and standard deviation over {seeds} seeds. The dotted line has its labels drawn at random.",
+        partial(draw_learning_curves, collect_learning_curves(records), unit="minutes"),
+    )
+    intro = (
+        f"Arrival delays of real flights ({source}), predicted from eight facts about each flight. Labels are "
+        "acquired from all training rows."
+    )
+    tables = [_results_table(records, {}), _settings_table(records, FLIGHTS_PRESETS)]
+    return _active_section(
+        records, "Active learning on flight delays", intro, [picture], tables, flights_claims(records)
+    )
+
+
+def robustness_section(records: Records) -> Section:
+    """Figure 5 of the paper on flights, or the figure of its appendix C on the toy data."""
+    robustness.write_results(records)
+    flights = records.experiment == robustness.NAMES["flights"]
+    picture = Picture(
+        "figure5" if flights else "appendix-c",
+        "Figure 5: robustness to the input noise" if flights else "Appendix C: robustness to the input noise",
+        "Final test performance with Gaussian noise of variance sigma_x^2 (solid) and uniform noise on [-2 sigma_x, "
+        f"2 sigma_x] (dashed), mean and standard deviation over {records.config['seeds']} seeds. The baselines have no "
+        "input noise; their medians are dotted, or named above the panel if they are off the scale.",
+        partial(draw_robustness, robustness.collect(records), unit="minutes" if flights else ""),
+    )
+    intro = "The active learning experiment with other input noise: how much does the choice matter?"
+    where = "flight delays" if flights else "one dimension"
+    tables = [_results_table(records, {} if flights else PUBLISHED_TOY)]
+    checked = (flights_robustness_claims if flights else toy_robustness_claims)(records)
+    return _active_section(records, f"Robustness to noise patterns, {where}", intro, [picture], tables, checked)
+
+
+def _active_section(
+    records: Records, heading: str, intro: str, pictures: list[Picture], tables: list[Table], checked: list[Claim]
+) -> Section:
+    """A section about active learning, with what stopped and what is smaller than in the paper."""
+    return Section(heading, intro, pictures, tables, checked, _stopped(records), records, smaller_note(records))
+
+
+def regression_section(records: Records) -> Section:
+    """Table 1, and the learning curves of its networks."""
+    regression.write_results(records)
+    picture = Picture(
+        "table1",
+        "Learning curves",
+        "Root mean squared error (minutes) and negative log predictive density after every epoch, a line for each "
+        "seed; a dot marks the weights that were kept, grey lines the baselines on the same split.",
+        partial(
+            regression_report.draw_curves,
+            regression_report.collect_curves(records),
+            regression_report.collect_baselines(records),
+        ),
+    )
+    rows = [
+        [Cell(row.title), Cell(row.kind, row.note), *(_over_seeds(value) for value in (row.nlpd, row.rmse))]
+        for row in regression_report.collect_table(records)
+    ]
+    notes = records.read_json("results.json")["notes"]
+    note = (
+        "Rows marked as published are printed in the paper, on the authors' split, which is not known to be ours: "
+        "compare networks with the baselines on the same split. Networks: mean ± standard deviation over the seeds "
+        f"that finished. {' '.join(notes)}"
+    )
+    table = Table("Table 1", note, ["Model", "From", "Test NLPD", "Test RMSE (minutes)"], rows)
+    intro = "Networks of three wide layers on all training rows: does the method scale?"
+    checked, smaller = regression_claims(records), smaller_regression_note(records)
+    return Section(
+        "Regression of flight delays", intro, [picture], [table], checked, _stopped(records), records, smaller
+    )
+
+
+def _over_seeds(value: regression_report.Value) -> Cell:
+    if value.std is None:
+        return Cell(number(value.mean))
+    return Cell(f"{number(value.mean)} ± {number(value.std)}", f"median {number(value.median)}")
+
+
+def _results_table(records: Records, published: dict[str, dict[str, str]]) -> Table:
+    results = records.read_json("results.json")
+    rows = [
+        [
+            Cell(title(name), _failures(results, name)),
+            *(
+                Cell(
+                    f"{number(metrics[key]['mean'])} ± {number(metrics[key]['std'])}",
+                    f"median {number(metrics[key]['median'])}",
+                    published.get(name, {}).get(key, ""),
+                )
+                for key in _COLUMNS
+            ),
+        ]
+        for name, metrics in results["methods"].items()
+    ]
+    note = (
+        "Mean ± standard deviation at the end over all runs of a method (its seeds, with every input noise if several "
+        "are compared); lower is better, except for coverage, which is best at 0.9. "
+        "Compare medians where a mean is ruled by a few seeds. Runs that stopped are in none of these numbers."
+    )
+    if published:
+        note += " Published figures are those that the paper prints (appendix C), not of this run."
+    return Table("Final results", note, ["Method", *_COLUMNS.values()], rows)
+
+
+def _settings_table(records: Records, presets: dict[str, Settings]) -> Table:
+    """What differs between the presets, and which values this run had."""
+    config = records.config
+    paper, reference = (dataclasses.asdict(presets[name]) for name in ("paper", "reference"))
+    rows = [
+        [
+            Cell(name),
+            Cell(plain(config["settings"].get(name, "not on record"))),  # of a version without this setting
+            Cell(said[0], plain(paper[name])),
+            Cell(said[1], plain(reference[name])),
+        ]
+        for name, said in DIFFERENCES.items()
+        if paper[name] != reference[name]
+    ]
+    rows += [
+        [Cell(subject, "both presets"), Cell(here), Cell(said), Cell(does)]
+        for subject, (said, does, here) in NOT_FOLLOWED.items()
+    ]
+    note = (
+        "The published figures came from the authors' released code, which differs from the text of the paper. The "
+        f"preset 'paper' follows the text, 'reference' the code, but for the last {len(NOT_FOLLOWED)} rows, which are "
+        f"about scoring and drawing alone. This run began with '{config['preset']}'."
+    )
+    return Table(
+        "What the presets mean", note, ["Setting", "This run", "The paper says", "The released code does"], rows
+    )
+
+
+def _stopped(records: Records) -> list[str]:
+    """How many runs of each method stopped before their time, and why the first of them did."""
+    results = records.read_json("results.json")
+    return [
+        f"{title(name)}: {_failures(results, name)}; run {next(iter(runs))}: {next(iter(runs.values()))}"
+        for name, runs in results["failed_seeds"].items()
+    ]
+
+
+def _failures(results: dict[str, Any], name: str) -> str:
+    count = len(results["failed_seeds"].get(name, ()))
+    return f"{count} of {results['runs'][name]} runs stopped" if count else ""
+
+
+def _score_name(records: Records) -> str:
+    chosen = records.config["acquisition"]
+    return chosen.replace("_", " ") if chosen else "the information gain (for Det a proxy, on its own scale)"
