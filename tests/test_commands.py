@@ -269,7 +269,7 @@ def test_a_finished_run_is_not_run_again(finished):
         (["--set", "gama=1"], "--set gama=1: give NAME=VALUE with one of the names hidden,"),
         (["--set", "gamma"], "--set gamma: give NAME=VALUE"),
         (["--set", "gamma=much"], "--set gamma=much: expected a number"),
-        (["--set", "gamma=-1"], "gamma must not be negative, got -1.0"),
+        (["--set", "gamma=-1"], "gamma must be a number from 0 to 1e+09, got -1.0"),
         (["--set", "hidden=0"], "hidden must name at least one layer"),
         (["--set", "leaky_slope=nan"], "leaky_slope must be a finite number, got nan"),
         (["--set", "draw=dice"], "expected without_replacement or with_replacement or greedy"),

@@ -524,8 +524,14 @@ def test_some_rows_of_a_table_are_no_mistake_of_the_whole(tmp_path, run):
         (["evaluate", "TABLE", "--target", "y", "--set", "member=2"], "--set member=2: give NAME=VALUE with one of"),
         (["evaluate", "TABLE", "--target", "y", "--set", "members=few"], "--set members=few: expected a whole number"),
         (["evaluate", "TABLE", "--target", "y", "--set", "members=0"], "members must be at least 1"),
-        (["evaluate", "TABLE", "--target", "y", "--set", "gamma=-1"], "gamma must not be negative, got -1.0"),
-        (["evaluate", "TABLE", "--target", "y", "--set", "learning_rate=0"], "learning_rate must be above 0, got 0.0"),
+        (
+            ["evaluate", "TABLE", "--target", "y", "--set", "gamma=-1"],
+            "gamma must be a number from 0 to 1e+09, got -1.0",
+        ),
+        (
+            ["evaluate", "TABLE", "--target", "y", "--set", "learning_rate=0"],
+            "learning_rate must be a number above 0 and up",
+        ),
         (["evaluate", "TABLE", "--target", "y", "--set", "input_scale=-1"], "input_scale must be a number from 0 up"),
         (["simulate", "TABLE", "--target", "y", "--initial", "5", "--set", "hidden=0"], "hidden must be whole numbers"),
         (["evaluate", "TABLE", "--target", "y", "--held-out", "1"], "held_out must be at least 0 and below 1"),
