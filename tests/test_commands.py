@@ -426,6 +426,8 @@ def test_one_page_with_all_experiments(finished, flights_run, tmp_path):
         (["regression", "--seeds", "0"], "seeds must be at least 1"),
         (["regression", "--set", "magic=1"], "--set magic=1: give NAME=VALUE with one of the names hidden,"),
         (["regression", "--set", "remainder=filled"], "choose smaller or dropped"),
+        (["regression", "--epochs", "2", "--set", "epochs=3"], "--epochs say the same"),
+        (["regression", "--batch-size", "64", "--set", "batch_size=32"], "--batch-size say the same"),
         *((["regression", "--set", f"{name}=1"], f"does not use {name}") for name in UNUSED),
     ],
 )

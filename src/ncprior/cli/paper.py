@@ -277,7 +277,7 @@ def paper_regression(
     ] = Recipe.paper,
     methods: MethodsOption = "bbb,bbb+ncp,odc+ncp,det",
     epochs: Annotated[int | None, typer.Option(help="Epochs. \\[default: the recipe's]")] = None,
-    batch_size: Annotated[int, typer.Option(help="Rows in a mini batch.")] = 256,
+    batch_size: Annotated[int | None, typer.Option(help="Rows in a mini batch. \\[default: 256]")] = None,
     seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 3; quick: 1]")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One seed, narrow networks on 50,000 rows.")] = False,
     change: SetOption = None,
@@ -302,6 +302,9 @@ def paper_regression(
         from ncprior.experiments.records import Records
         from ncprior.report.page import report
 
+    for name, value in (("epochs", epochs), ("batch_size", batch_size)):
+        if value is not None and any(item.startswith(f"{name}=") for item in change or []):
+            raise UserError(f"--set {name}=... and --{name.replace('_', '-')} say the same: give one of them")
     source = flight_source(data, split, planes)
     config = regression.configure(
         *(source.source, source.split, source.paths, source.planes),

@@ -28,6 +28,8 @@ NAME = "regression"
 DEFAULT_METHODS = ("bbb", "bbb+ncp", "odc+ncp", "det")
 """The three models of Table 1, and the network without uncertainty."""
 SEEDS = 3
+BATCH_SIZE = 256
+"""Rows in a mini batch: the paper says none for all rows."""
 UNUSED = ("gain_exponent", "det_score", "temperature", "draw")
 """Settings that say how labels are chosen: here all rows have theirs."""
 
@@ -106,7 +108,7 @@ def configure(
     recipe: str = "paper",
     methods: tuple[str, ...] = DEFAULT_METHODS,
     epochs: int | None = None,
-    batch_size: int = 256,
+    batch_size: int | None = None,
     seeds: int | None = None,
     quick: bool = False,
 ) -> Config:
@@ -116,6 +118,8 @@ def configure(
     schedule, changes, times = RECIPES[recipe]
     if epochs is not None:
         schedule = dataclasses.replace(schedule, epochs=epochs)
+    if batch_size is None:
+        batch_size = BATCH_SIZE
     changes = {"batch_size": batch_size, **_FLIGHTS[preset], **changes, **({"hidden": (100,) * 3} if quick else {})}
     settings = dataclasses.replace(PRESETS[preset], **changes)
     rows, seeds = 50_000 if quick else None, seeds if seeds is not None else 1 if quick else SEEDS

@@ -1,5 +1,6 @@
 """The page of ``ncprior paper prior``: functions drawn before, from and after the noise contrastive prior."""
 
+import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -76,7 +77,9 @@ def function_prior_section(records: Records) -> Section:
         for stage, seeds in results["failed_seeds"].items()
         for seed, why in seeds.items()
     ]
-    return Section("The prior over functions", intro, [picture], [table], [], stopped, records)
+    quick = config["schedule"] == dataclasses.asdict(function_prior.QUICK)
+    smaller = "This is a quick run, with a fifth of the epochs: run it without --quick for the whole." if quick else ""
+    return Section("The prior over functions", intro, [picture], [table], [], stopped, records, smaller)
 
 
 def collect(records: Records) -> dict[str, Functions]:
