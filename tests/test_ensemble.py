@@ -8,7 +8,7 @@ import optax
 import pytest
 from scipy import integrate, stats
 
-from ncprior.calibration import best_scales, best_share
+from ncprior.calibration import Densities, best_scales, best_share
 from ncprior.distributions import Normal
 from ncprior.ensemble import Ensemble
 from ncprior.holdout import Holdout, Look, Stopping, held_numbers, hold_out
@@ -20,8 +20,8 @@ from ncprior.optimizers import averaged, warmed_up
 from ncprior.output_priors import OutputPrior
 from ncprior.prediction import MixturePrediction, Prediction, heavy_tailed, mix
 from ncprior.presets import TABLES
-from ncprior.recipe import bins_for, in_order
-from ncprior.trunks import Sight, Stepped, colours
+from ncprior.recipe import Arranged, bins_for
+from ncprior.trunks import Sight, Stepped, colours, principal
 
 KEY = jax.random.key(0)
 
@@ -96,8 +96,13 @@ class Played(Ensemble):
 def test_the_search_ends_when_the_score_is_no_better_and_no_longer_rises(scores, best, looks):
     rule = Stopping(first=10, growth=2.0, patience=2, fewest=40, most=10_000)
     held = [Holdout(np.arange(3), np.arange(0), np.arange(1))]
-    found = Played(scores).search(None, held, None, [0], rule, lambda *_: None)
+    found = Played(scores).search([None], held, None, [0], rule, lambda *_: None)
     assert (found.steps, found.weights, len(found.looks)) == (best, best, looks)
+
+
+def in_use(*sizes):
+    """What rows count of which so many are held out, for two members and both kinds."""
+    return (np.arange(3) < np.reshape(sizes, (2, 2, 1))).astype(float)
 
 
 def test_looks_grow_and_scores_weigh_gap_and_random_rows():
@@ -107,13 +112,13 @@ def test_looks_grow_and_scores_weigh_gap_and_random_rows():
     assert look.score(0.0) == -1.0
     assert Look(1, np.array([np.nan]), np.array([-1.0])).score(0.5) == -1.0
     density = np.array([[[-1.0, -3.0, 9.0], [-2.0, 9.0, 9.0]], [[-5.0, 9.0, 9.0], [-4.0, 9.0, 9.0]]])[..., None]
-    seen = Look.at(7, density, np.array([[2, 1], [1, 1]]))
+    seen = Look.at(7, density, in_use(2, 1, 1, 1))
     assert (seen.step, *seen.gap, *seen.random) == (7, -2.0, -5.0, -2.0, -4.0)
     assert seen.mixture == pytest.approx(np.log((np.exp(-2) + np.exp(-4)) / 2))
     assert seen.score(0.0, 0.25) == pytest.approx(0.75 * -3 + 0.25 * seen.mixture)
-    assert np.isnan(Look.at(7, density, np.zeros((2, 2), int)).mixture)
+    assert np.isnan(Look.at(7, density, in_use(0, 0, 0, 0)).mixture)
     # Outputs are mixed one by one, as predictions are.
-    twice = Look.at(7, np.concatenate([density, density[::-1]], axis=3), np.ones((2, 2), int))
+    twice = Look.at(7, np.concatenate([density, density[::-1]], axis=3), in_use(1, 1, 1, 1))
     assert twice.mixture == pytest.approx(2 * seen.mixture)
 
 
@@ -149,9 +154,44 @@ def test_rows_have_an_order_of_their_own():
     rng = np.random.default_rng(0)
     inputs, targets = rng.integers(0, 2, (20, 3)).astype(np.float32), rng.normal(size=(20, 1))
     order = rng.permutation(20)
-    one, two = in_order(inputs, targets, None), in_order(inputs[order], targets[order], None)
-    np.testing.assert_array_equal(one[0], two[0])
-    np.testing.assert_array_equal(one[1], two[1])
+    weights = rng.uniform(0, 9, 20)
+    one, two = Arranged.of(inputs, targets, weights), Arranged.of(inputs[order], targets[order], weights[order])
+    np.testing.assert_array_equal(inputs[one.places], inputs[order][two.places])
+    np.testing.assert_array_equal(targets[one.places], targets[order][two.places])
+    np.testing.assert_array_equal(one.weights, two.weights)
+
+
+def test_heavy_rows_are_several_that_count_as_much_together():
+    inputs, targets = np.arange(8.0)[:, None], np.zeros((8, 1))
+    weights = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.9, 5.0])
+    found = Arranged.of(inputs, targets, weights)
+    assert found.copies.max() == 3
+    assert found.first.sum() == 8
+    np.testing.assert_allclose(found.weights.mean(), 1, rtol=1e-6)
+    sums = np.bincount(found.places, found.weights)
+    np.testing.assert_allclose(sums / sums.sum(), weights / weights.sum(), rtol=1e-6)
+    assert found.effective(np.arange(len(found.places))) == pytest.approx(8.0**2 / np.sum(weights**2))
+    for times in (2.0, 1e-9):  # only proportions count
+        same = Arranged.of(inputs, targets, times * weights)
+        np.testing.assert_array_equal(same.places, found.places)
+        np.testing.assert_allclose(same.weights, found.weights, rtol=1e-7)
+    equal = Arranged.of(inputs, targets, np.full(8, 0.3))
+    assert equal.weights is None
+    assert equal.effective(np.arange(5)) == 5
+    # At most half as many rows again, however uneven the weights.
+    uneven = Arranged.of(inputs, targets, np.array([*[1e-6] * 7, 1.0]))
+    assert len(uneven.places) <= 12
+
+
+def test_held_out_rows_count_by_their_weights():
+    density = np.array([[[-1.0, -3.0], [-2.0, -4.0]]])[..., None]
+    counts = np.array([[[3.0, 1.0], [1.0, 3.0]]])
+    look = Look.at(1, density, counts)
+    assert (look.gap[0], look.random[0], look.mixture) == (-1.5, -3.5, -3.5)
+    good, bad = np.array([0.0, -5.0]), np.array([-5.0, 0.0])
+    shares = [best_share([Densities(good, bad, np.array(weights), 100.0)]) for weights in ((9.0, 1.0), (1.0, 9.0))]
+    assert shares[0] < 0.2
+    assert shares[1] > 0.8
 
 
 def test_averaged_weights_are_those_of_the_last_steps():
@@ -188,9 +228,9 @@ def test_radial_noise_has_one_radius_for_each_row():
 
 def test_shaped_noise_has_the_covariance_of_the_data():
     data = np.random.default_rng(0).normal(size=(5000, 2)) @ np.array([[3.0, 2.9], [0.0, 0.1]])
-    noise = Shaped(Gaussian(1.0), colours(data), share=1.0)(jnp.zeros((50_000, 2)), key=KEY)
+    noise = Shaped(Gaussian(1.0), colours(principal(data)), share=1.0)(jnp.zeros((50_000, 2)), key=KEY)
     np.testing.assert_allclose(np.cov(np.asarray(noise).T), np.cov(data.T), rtol=0.05)
-    plain = Shaped(Gaussian(1.0), colours(data), share=0.0)(jnp.zeros((50_000, 2)), key=KEY)
+    plain = Shaped(Gaussian(1.0), colours(principal(data)), share=0.0)(jnp.zeros((50_000, 2)), key=KEY)
     np.testing.assert_allclose(np.cov(np.asarray(plain).T), np.eye(2), atol=0.03)
 
 
@@ -228,16 +268,16 @@ def test_without_sharp_sight_places_count_for_nothing():
 def test_shares_go_to_the_better_prediction():
     rng = np.random.default_rng(0)
     same = rng.normal(size=500)
-    assert best_share([(same, same)]) == pytest.approx(0.5, abs=0.02)
+    assert best_share([Densities(same, same)]) == pytest.approx(0.5, abs=0.02)
     good, bad = np.zeros(500), np.full(500, -5.0)
-    assert best_share([(bad, good)]) > 0.9
-    assert best_share([(good, bad)]) < 0.1
+    assert best_share([Densities(bad, good)]) > 0.9
+    assert best_share([Densities(good, bad)]) < 0.1
     # Kinds of rows count the same, however many rows they have.
-    assert best_share([(good[:10], bad[:10]), (bad, good)]) == pytest.approx(0.5, abs=0.02)
+    assert best_share([Densities(good[:10], bad[:10]), Densities(bad, good)]) == pytest.approx(0.5, abs=0.02)
     # One row alone says little.
-    assert best_share([(bad[:1], good[:1])]) < 0.75
+    assert best_share([Densities(bad[:1], good[:1])]) < 0.75
     # A difference of a hundredth of a nat is no reason to do without half of the members.
-    assert 0.5 < best_share([(good, good + 0.01)]) < 0.6
+    assert 0.5 < best_share([Densities(good, good + 0.01)]) < 0.6
     assert best_share([]) == pytest.approx(0.5, abs=0.02)
 
 

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ncprior import NCPRegressor, acquisition, fitting, recipe
+from ncprior import NCPRegressor, acquisition, recipe, searching
 from ncprior.ensemble import Ensemble
 from ncprior.errors import UserError
 from ncprior.holdout import Stopping
@@ -296,6 +296,56 @@ def test_weights_count_as_rows():
         model.fit(X, y, sample_weight=np.zeros(60))
 
 
+@pytest.mark.parametrize("batch_size", [16, 64, 1024])
+def test_relative_weights_count_over_the_table_whatever_the_mini_batch(batch_size):
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 2, (1000, 1)).astype(float), np.arange(1000) < 5
+    X[:5, 0] = 0, 1, 0, 1, 0
+    weights = np.where(y, 200.5, 0.5)
+    model = NCPRegressor(members=2, hidden=(4,), epochs=max(10, batch_size // 6), batch_size=batch_size, random_state=0)
+    found = model.fit(X, y.astype(float), sample_weight=weights).predict(X)
+    assert found.mean() == pytest.approx(np.average(y, weights=weights), abs=0.03)  # 0.668
+    assert model.n_rows_ == 1000
+    if batch_size == 64:
+        again = model.fit(X, y.astype(float), sample_weight=weights / 3).predict(X)
+        np.testing.assert_array_equal(again, found)
+
+
+def test_relative_weights_count_in_what_held_out_rows_say():
+    """Rows that count next to nothing are wild: the noise, the scores and the calibration are those of the others."""
+    X, y = wave(120)
+    light = np.arange(120) % 2 == 0
+    wild = y + np.where(light, 30.0 * np.random.default_rng(1).normal(size=120), 0.0)
+    model = NCPRegressor(members=2, hidden=(16,), random_state=0)
+    found = model.fit(X, wild, sample_weight=np.where(light, 1e-6, 0.5))
+    assert found.validation_["rmse"] < 1
+    assert np.median(found.predict_distribution(X).std) < 1
+    assert found.validation_["rows"] <= 18
+    first = found.validation_, found.predict(X)
+    found.fit(X, wild, sample_weight=np.where(light, 2e-6, 1.0))
+    assert found.validation_ == first[0]
+    np.testing.assert_array_equal(found.predict(X), first[1])
+
+
+def test_a_heavy_row_is_not_held_out_in_part():
+    X, y = wave(60)
+    weights = np.where(np.arange(60) < 6, 10.5, 0.5)
+    parts = []
+    kept = searching.hold_out
+
+    def watched(columns, members, stopping, rng, equal, neighbours):
+        parts.append((equal, kept(columns, members, stopping, rng, equal, neighbours)))
+        return parts[-1][1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(searching, "hold_out", watched)
+        NCPRegressor(members=2, hidden=(4,), random_state=0).fit(X, y, sample_weight=weights)
+    ((equal, held),) = parts
+    assert len(equal) > 70
+    for part in held:
+        assert not set(equal[part.train]) & set(equal[np.concatenate([part.gap, part.random])])
+
+
 def test_going_on_keeps_what_was_learned():
     X, y = wave(200)
     model = NCPRegressor(members=2, hidden=(16,), epochs=100, warm_start=True, random_state=0).fit(X, y)
@@ -307,6 +357,70 @@ def test_going_on_keeps_what_was_learned():
     assert np.mean((model.predict(X) - y) ** 2) < 1.5 * before
     model.partial_fit(X[:20], y[:20])
     assert np.mean((model.predict(X) - y) ** 2) < 2 * before
+
+
+@pytest.fixture(scope="module")
+def begun():
+    """Training that can go on, its rows, and what it comes to if nothing is changed."""
+    X, y = wave(40)
+    model = NCPRegressor(**SMALL, warm_start=True).fit(X, y)
+    return pickle.dumps(model), X, y, pickle.loads(pickle.dumps(model)).fit(X, y).predict(X)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"method": "det"},
+        {"hidden": (9,)},
+        {"members": 3},
+        {"trunk": lambda inputs, *, key: eqx.nn.Linear(inputs, 8, key=key), "hidden": (128, 128)},
+        {"settings": {"leaky_slope": 0.5}},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_training_that_goes_on_refuses_other_networks(begun, changed):
+    model, X, y, _ = begun
+    model = pickle.loads(model)
+    before = model.predict(X)
+    for learn in (model.set_params(**changed).fit, model.partial_fit):
+        with pytest.raises(UserError, match="training that goes on keeps it; set it back, or train anew"):
+            learn(X, y)
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"learning_rate": 0.1}, {"batch_size": 16}, {"gamma": 1000.0}, {"input_scale": 0.1}, {"epochs": 9}],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_training_that_goes_on_takes_arguments_as_they_are_now(begun, changed):
+    model, X, y, unchanged = begun
+    assert not np.array_equal(pickle.loads(model).set_params(**changed).fit(X, y).predict(X), unchanged)
+
+
+def test_going_on_does_not_depend_on_the_order_of_the_rows():
+    X, y = wave(60)
+    order = np.random.default_rng(0).permutation(60)
+    found = []
+    for learn in ("fit", "partial_fit"):
+        for places in (np.arange(60), order):
+            model = NCPRegressor(**SMALL, warm_start=True).fit(X[:40], y[:40])
+            found.append(getattr(model, learn)(X[places], y[places]).predict(X))
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[2], found[3])
+
+
+def test_noise_keeps_the_shape_of_the_rows_that_were_there_before(monkeypatch):
+    """A column that is constant among a few new rows is still noised as far as it varies."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(100, 2)), rng.normal(size=100)
+    model = NCPRegressor(**SMALL).fit(X, y)
+    found = []
+    kept = recipe.colours
+    monkeypatch.setattr(recipe, "colours", lambda *rows: found.append(kept(*rows)) or found[-1])
+    model.partial_fit(np.column_stack([[0.1, 0.2, 0.3], [1.0, 1.0, 1.0]]), y[:3])
+    (shape,) = found
+    np.testing.assert_allclose(np.sqrt(np.diag(shape @ shape.T)), 1, atol=0.35)
 
 
 def test_copies_of_a_row_are_held_out_together():
@@ -420,9 +534,9 @@ def test_few_different_rows_are_enough_to_search(different):
 
 
 def test_few_members_search_on_many_rows(monkeypatch):
-    for part in (fitting, recipe):  # which also noises fewer rows then
+    for part in (searching, recipe):  # which also noises fewer rows then
         monkeypatch.setattr(part, "MANY", 40)
-    monkeypatch.setattr(fitting, "_SEARCHERS", 2)
+    monkeypatch.setattr(searching, "_SEARCHERS", 2)
     X, y = wave(60)
     searched = []
     search = Ensemble.search

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from ncprior.input_priors import FlipCategories, Gaussian, PerColumn, Shaped, Some, Uniform
-from ncprior.trunks import colours
+from ncprior.trunks import colours, principal
 
 ROWS = 4000
 KEY = jax.random.key(0)
@@ -189,7 +189,7 @@ def test_shaped_noise_has_its_scale_in_every_column():
     rows /= rows.std(0)
     zeros = jnp.zeros((ROWS, 3))
     for scales in ([2.0, 2.0, 2.0], [0.0, 2.0, 1.0], [0.3, 0.0, 0.0], [5.0, 0.1, 1.0], [0.0, 0.0, 0.0]):
-        prior = Shaped(Gaussian(1.0), colours(rows), jnp.array(scales), share=1.0)
+        prior = Shaped(Gaussian(1.0), colours(principal(rows)), jnp.array(scales), share=1.0)
         noise = np.asarray(prior(zeros, key=KEY))
         np.testing.assert_allclose(noise.std(0), scales, rtol=0.05)
         if scales[0] and scales[1]:  # columns that go together still do

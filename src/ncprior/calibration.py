@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,18 +51,27 @@ def log_density(prediction: Predictive, targets: np.ndarray) -> np.ndarray:
 _log_prob = jax.jit(lambda prediction, targets: heavy_tailed(prediction).log_prob(targets))
 
 
-def best_share(kinds: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+class Densities(NamedTuple):
+    """Log densities of held-out rows of one kind by two predictions, and what the rows count."""
+
+    first: np.ndarray
+    second: np.ndarray
+    weights: np.ndarray | None = None  # all the same without
+    number: float | None = None  # of rows that say as much, if their weights differ
+
+
+def best_share(kinds: Sequence[Densities]) -> float:
     """The share of the second of two predictions in their mixture that gives held-out rows the highest density.
 
-    Of each kind of rows there are log densities of both; kinds count the same, however many rows they have. The share
-    stays close to one half where that makes little difference.
+    Kinds of rows count the same, however many rows they have. The share stays close to one half where that makes
+    little difference.
     """
     shares = np.linspace(0.02, 0.98, 49)
-    fewest = min((len(first) for first, _ in kinds), default=1)
+    fewest = min((kind.number or len(kind.first) for kind in kinds), default=1)
     score = (_FOR_EQUAL + 1 / fewest) * (np.log(shares) + np.log(1 - shares))
-    for first, second in kinds:
+    for first, second, weights, _ in kinds:
         mixed = np.logaddexp(first + np.log(1 - shares[:, None]), second + np.log(shares[:, None]))
-        score = score + mixed.mean(1) / len(kinds)
+        score = score + np.average(mixed, axis=1, weights=weights) / len(kinds)
     return float(shares[np.argmax(score)])
 
 
@@ -70,7 +80,7 @@ def mean_density(logs: np.ndarray) -> np.ndarray:
     return np.logaddexp.reduce(logs, axis=0) - math.log(len(logs))
 
 
-def with_all_rows(train: int, out: int) -> float:
+def with_all_rows(train: float, out: float) -> float:
     """What to multiply the noise of networks with that learn from all rows, if it suits them with ``out`` held out.
 
     Errors fall with about the fourth root of the number of rows. And scales that are best for few rows, two of them,

@@ -34,6 +34,7 @@ from ncprior.input_priors import InputPrior
 from ncprior.methods import Method
 from ncprior.options import check_arguments
 from ncprior.processes import check_process
+from ncprior.progress import FitProgress, progress_bar
 
 
 class NCPRegressor(RegressorMixin, BaseEstimator):
@@ -65,6 +66,8 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         trunk: A function ``(inputs, *, key) -> module`` that makes a trunk of your own, in place of hidden layers.
         settings: Other fields of `ncprior.presets.Settings` by name.
         warm_start: Whether `fit` goes on from the present weights, when rows have come in, instead of from new ones.
+            Arguments count as they are then, but those that say what the weights are cannot change: method, hidden,
+            members, trunk.
         random_state: Seed.
         verbose: Whether to draw a progress bar.
         callbacks: Functions that are called with a `FitProgress` now and then.
@@ -93,7 +96,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         warm_start: bool = False,
         random_state: Any = None,
         verbose: bool = False,
-        callbacks: Sequence[Callable[["fitting.FitProgress"], None]] = (),
+        callbacks: Sequence[Callable[[FitProgress], None]] = (),
     ) -> None:
         self.method = method
         self.hidden = hidden
@@ -120,7 +123,9 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "NCPRegressor":  # noqa: N803
         """Learns from rows ``X`` (an array, a data frame or an Arrow table) and targets ``y``, one or several a row.
 
-        A whole-number ``sample_weight`` counts as that many equal rows; 0 leaves a row out.
+        Whole numbers in ``sample_weight`` are counts: so many equal rows, as long as these are at most ten times the
+        rows. Others are relative: only their proportions matter, and ``w`` and ``2 w`` give the same model unless one
+        of them is whole. 0 leaves a row out.
         """
         return self._learn(X, y, sample_weight, go_on=self.warm_start and hasattr(self, "weights_"))
 
@@ -262,14 +267,17 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if go_on and flat != getattr(self, "_flat_", flat):
             raise UserError("y has another number of axes or outputs than before; give it in the same shape")
-        with fitting.progress_bar(self.verbose, self.callbacks) as show:
+        with progress_bar(self.verbose, self.callbacks) as show:
             if go_on:
-                fitted = fitting.go_on(self, self._fitted(), table, targets, weights, seed, epochs, show)
+                fitted = fitting.go_on(
+                    self, self._fitted(), table, targets, weights, seed, epochs, show, self._members_
+                )
             else:
                 fitted = fitting.fit(self, Encoder.fit(table), table, targets, weights, seed, epochs, show, repeated)
         self._keep(fitted)
         if not go_on:
             self._flat_, self.target_names_ = flat, names
+            self._members_: int = self.members
         self.fit_seconds_ = time.monotonic() - started
         return self
 
@@ -334,10 +342,15 @@ _MOST_COPIES = 10
 """Whole-number weights are taken as equal rows if that makes at most this many times the rows."""
 
 
+_LEAST = 1e-30
+"""Rows that count less than this, with the heaviest as 1, count nothing in single precision."""
+
+
 def _weighted(table: pa.Table, targets: np.ndarray, weights: np.ndarray) -> tuple[pa.Table, np.ndarray, Any]:
-    """Rows with weights as equal rows where these are whole numbers, else rows and weights of mean 1."""
+    """Rows with weights as equal rows where these are whole numbers, else rows and weights up to 1."""
     if (weights == np.round(weights)).all() and weights.sum() <= _MOST_COPIES * len(weights):
         rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
         return table.take(rows), targets[rows], None
-    kept = np.flatnonzero(weights)
-    return table.take(kept), targets[kept], (weights[kept] / weights[kept].mean()).astype(np.float32)
+    relative = weights / weights.max()  # only proportions count
+    kept = np.flatnonzero(relative > _LEAST)
+    return table.take(kept), targets[kept], relative[kept]

@@ -5,11 +5,8 @@ for as many steps as suits its half on held-out rows, and what held-out rows say
 of the halves is applied to the predictions. `ncprior.presets.TABLES` has its numbers.
 """
 
-import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
@@ -17,51 +14,37 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 
-from ncprior.calibration import with_all_rows
 from ncprior.data.encoding import Encoder
-from ncprior.engine import CDF, LOG_PROB, MEAN, Engine, Spec, chunked
+from ncprior.engine import Engine, Spec, chunked
 from ncprior.ensemble import Table
 from ncprior.errors import UserError
-from ncprior.holdout import Holdout, Stopping, hold_out
 from ncprior.methods import Method
 from ncprior.options import settings_of
 from ncprior.prediction import MixturePrediction, no_surer
+from ncprior.progress import FitProgress, Show
 from ncprior.recipe import (
     FEWEST,
-    MANY,
+    Arranged,
+    LearningRows,
     bins_for,
     check_rows,
-    equal_rows,
-    in_order,
+    for_members,
     noise_of,
     number_columns,
     padded,
-    sights,
     some_rows,
+    table_of,
     units,
 )
+from ncprior.searching import Found, search
 from ncprior.training import Rows, explain_failure
+from ncprior.trunks import principal
 
 _FEWEST_TO_SEARCH = 20
 """Rows below which none are held out."""
 
-_SEARCHERS = 4
-"""Members that search if there are many rows."""
-
 _STEPS = 1_000
 """Steps of training where nothing says how many."""
-
-
-class FitProgress(NamedTuple):
-    """How far `fit` has come: steps of a stage, of at most ``total``; ``score`` is the held-out log density."""
-
-    stage: str
-    done: int
-    total: int
-    score: float | None
-
-
-Show = Callable[[FitProgress], None]
 
 
 class Fitted(NamedTuple):
@@ -112,12 +95,13 @@ def fit(
     repeated: bool = False,
 ) -> Fitted:
     """Trains an ensemble as the estimator ``model`` says; ``repeated`` are rows with copies that stand for weights."""
-    inputs, targets, sample_weights = in_order(encoder.transform(table), targets, sample_weights)
+    inputs = encoder.transform(table)
     check_rows(inputs, model.min_rows)
-    count = len(inputs)
+    arranged = Arranged.of(inputs, targets, sample_weights)
+    inputs, targets = inputs[arranged.places], targets[arranged.places]
+    count, members = len(inputs), model.members
     epochs = model.epochs if epochs is None else epochs
     settings = settings_of(model, count)
-    numbers = number_columns(encoder.groups)
     own = isinstance(model.method, Method) or model.trunk is not None
     spec = Spec(
         settings,
@@ -127,75 +111,29 @@ def fit(
         encoder.groups,
         encoder.width,
         targets.shape[1],
-        0 if own else bins_for(len(numbers)),
+        0 if own else bins_for(len(number_columns(encoder.groups))),
     )
-    shift, scale = units(targets, sample_weights)
-    rows = padded(inputs, ((targets - shift) / scale).astype(np.float32), sample_weights)
-    columns = inputs[:, numbers]
-    engine = Engine.of(spec)
-    told = Table(sights(columns, spec, model.members), noise_of(model, engine, encoder, columns))
+    learned = LearningRows(table, encoder, arranged, inputs, targets, *units(targets, arranged.weights))
     fixed = math.ceil(epochs * count / settings.batch_size) if epochs is not None else _STEPS
-    equal = np.tile(np.array([1, 1, 1 / model.members], np.float32), (model.members, 1))
-    blank = Fitted(spec, encoder, None, equal, shift, scale, (fixed,) * model.members, None, count, inputs[:0])
+    equal = np.tile(np.array([1, 1, 1 / members], np.float32), (members, 1))
+    found = Found(np.full(members, fixed), equal, None)
     if epochs is None and model.early_stopping and count >= _FEWEST_TO_SEARCH:
-        blank = _searched(model, blank, inputs, targets, rows, told, seed, show, repeated)
-    steps = np.array(blank.steps)
-    weights, kept = _trained(engine, rows, count, told, _seeds(seed, 1, model.members), steps, show)
-    return blank._replace(
-        weights=weights,
-        calibration=_calibration_of(kept, blank.calibration),
-        steps=tuple(steps[kept].tolist()),
-        known=some_rows(inputs, seed),
+        found = search(model, spec, learned, seed, _seeds(seed, 0, members), show, repeated)
+    rows = padded(inputs, ((targets - learned.shift) / learned.scale).astype(np.float32), arranged)
+    told = for_members([table_of(model, spec, encoder, inputs, arranged.weights, count)] * members)
+    weights, kept = _trained(Engine.of(spec), rows, count, told, _seeds(seed, 1, members), found.steps, show)
+    return Fitted(
+        spec,
+        encoder,
+        weights,
+        _calibration_of(kept, found.calibration),
+        learned.shift,
+        learned.scale,
+        tuple(found.steps[kept].tolist()),
+        found.validation,
+        table.num_rows,
+        some_rows(inputs[arranged.first], seed),
     )
-
-
-def _searched(
-    model: Any,
-    blank: Fitted,
-    inputs: np.ndarray,
-    targets: np.ndarray,
-    rows: Rows,
-    told: Table,
-    seed: int,
-    show: Show,
-    repeated: bool,
-) -> Fitted:
-    """What held-out rows say: for how many steps to train, how to calibrate, and how good that is."""
-    spec, ensemble, members = blank.spec, blank.engine.ensemble, model.members
-    stopping = Stopping(gap=2 * model.validation_fraction, random=model.validation_fraction)
-    searchers = members if len(inputs) < MANY else min(members, _SEARCHERS)
-    families = 2 if spec.bins else 1  # every second member sees places in bins, and is searched for by itself
-    columns = inputs[:, number_columns(blank.encoder.groups)]
-    # Some copies of rows are as likely among new rows. Where most rows have one, copies would give all of them away.
-    equal = equal_rows(np.column_stack([inputs, targets]))
-    copies = equal if repeated or np.mean(np.bincount(equal)[equal] > 1) > 0.5 else None
-    held = hold_out(columns, searchers, stopping, np.random.default_rng(seed), copies, families)
-    steps, calibration = np.array(blank.steps), blank.calibration.copy()
-    found: list[Any] = [None] * searchers
-    for sharp in range(min(families, searchers)):
-        places = slice(sharp, None, families)
-        family = np.arange(searchers)[places]
-        part = [held[i] for i in family]
-        rule = dataclasses.replace(stopping, gap_share=0.0, together=0.75) if sharp else stopping
-        seeds = _seeds(seed, 0, searchers)[family]
-        search = ensemble.search(rows, part, told.of(family), seeds, rule, _telling(show, "searching", rule.most))
-        steps[places] = search.steps
-        calibration[places, :2] = ensemble.calibrate(search, rows, part)
-        for place, i in enumerate(family):
-            found[i] = _take(search.weights, place)
-    first = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
-    tried = calibration[:searchers].copy()
-    tried[:, 2] = 1 / searchers
-    if families == 2 and searchers > 1:
-        share = ensemble.share(first, tried, rows, held)
-        for whole in (tried, calibration):
-            for sharp, of_family in enumerate((1 - share, share)):
-                whole[sharp::2, 2] = of_family / len(whole[sharp::2])
-    validation = _validate(blank._replace(weights=first, calibration=tried), inputs, targets, held[0])
-    if families == 2:  # the half that is exact on the data; what the other does off it more rows mend little
-        train, gap, random = (len(part) for part in held[0])
-        calibration[1::2, 0] *= with_all_rows(train, gap + random)
-    return blank._replace(calibration=calibration, steps=tuple(steps.tolist()), validation=validation)
 
 
 def go_on(
@@ -207,25 +145,66 @@ def go_on(
     seed: int,
     epochs: int | None,
     show: Show,
+    members: int,
 ) -> Fitted:
-    """Trains the members further, on these rows; how columns are encoded and predictions calibrated stays."""
+    """Trains the members further, on these rows; how columns are encoded and predictions calibrated stays.
+
+    The arguments of ``model`` count as they are now. Those that say what the weights are must be what they were, also
+    the number of ``members`` that it began with.
+    """
     if targets.shape[1] != len(fitted.shift):
         raise UserError(f"y has {targets.shape[1]} outputs, and had {len(fitted.shift)} before; give as many")
-    inputs, count = fitted.encoder.transform(table), table.num_rows
-    rows = padded(inputs, ((targets - fitted.shift) / fitted.scale).astype(np.float32), sample_weights)
+    if model.members != members:
+        raise UserError(_refused("members", model.members, members))
+    inputs = fitted.encoder.transform(table)
+    arranged = Arranged.of(inputs, targets, sample_weights)
+    inputs, targets = inputs[arranged.places], targets[arranged.places]
+    count = len(inputs)
+    rows = padded(inputs, ((targets - fitted.shift) / fitted.scale).astype(np.float32), arranged)
     before = 0 if epochs is None else fitted.rows  # `fit` is given all rows, `partial_fit` those that have come in
     rows = rows._replace(before=jnp.asarray(before))
     epochs = model.epochs if epochs is None else epochs
+    fitted = fitted._replace(spec=_gone_on(model, fitted.spec, before + count))
     size = fitted.spec.settings.batch_size
     steps = np.asarray(fitted.steps) // 2 if epochs is None else np.full(len(fitted.steps), -(-epochs * count // size))
     engine, seeds = fitted.engine, _seeds(seed, 2, len(steps))
-    columns = inputs[:, number_columns(fitted.encoder.groups)]
-    told = Table(None, noise_of(model, engine, fitted.encoder, columns))
-    weights, kept = _trained(engine, rows, count, told, seeds, steps, show, fitted.weights)
+    # The shape of the noise is that of old and new rows together: a few new ones may all have the same value.
+    columns = np.concatenate([fitted.known, inputs])[:, number_columns(fitted.encoder.groups)]
+    old = np.full(len(fitted.known), fitted.rows / max(1, len(fitted.known)))
+    counts = np.concatenate([old, np.ones(count) if arranged.weights is None else arranged.weights])
+    told = Table(None, noise_of(model, engine, fitted.encoder, principal(columns, counts), before + count))
+    weights, kept = _trained(engine, rows, count, [told] * len(steps), seeds, steps, show, fitted.weights)
     total = tuple(int(before + new) for before, new in zip(np.asarray(fitted.steps)[kept], steps[kept], strict=True))
-    known = some_rows(np.concatenate([fitted.known, inputs]) if before else inputs, seed)
+    new = inputs[arranged.first]
+    known = some_rows(np.concatenate([fitted.known, new]) if before else new, seed)
     calibration = _calibration_of(kept, fitted.calibration)
-    return fitted._replace(weights=weights, calibration=calibration, steps=total, rows=before + count, known=known)
+    return fitted._replace(
+        weights=weights, calibration=calibration, steps=total, rows=before + table.num_rows, known=known
+    )
+
+
+_STRUCTURE = ("hidden", "leaky_slope", "noise_floor", "belief_std", "bias_belief")
+"""Settings that say what weights there are, or what they mean."""
+
+
+def _gone_on(model: Any, spec: Spec, rows: int) -> Spec:
+    """The specification with a model's present arguments, if they leave the weights what they are."""
+    settings = settings_of(model, rows)
+    for name in ("method", "trunk"):  # one's own is known by its identity
+        now, was = getattr(model, name), getattr(spec, name)
+        if now is not was and not (isinstance(now, str) and now == was):
+            raise UserError(_refused(name, now, was))
+    for name in _STRUCTURE:
+        if getattr(settings, name) != getattr(spec.settings, name):
+            raise UserError(_refused(name, getattr(settings, name), getattr(spec.settings, name)))
+    own = None if isinstance(model.input_prior, str) else model.input_prior
+    return spec._replace(settings=settings, input_prior=own)
+
+
+def _refused(name: str, now: Any, was: Any) -> str:
+    now, was = (value if isinstance(value, str | int | float | tuple | None) else "another" for value in (now, was))
+    kept = f"{name} is {now!r} and was {was!r} at first, and training that goes on keeps it"
+    return f"{kept}; set it back, or train anew with warm_start=False and fit"
 
 
 def _seeds(seed: int, purpose: int, members: int) -> np.ndarray:
@@ -233,15 +212,11 @@ def _seeds(seed: int, purpose: int, members: int) -> np.ndarray:
     return np.random.SeedSequence([seed, purpose]).generate_state(members)
 
 
-def _telling(show: Show, stage: str, total: int) -> Callable[[int, float], None]:
-    return lambda step, score: show(FitProgress(stage, step, total, score))
-
-
 def _trained(
     engine: Engine,
     rows: Rows,
     count: int,
-    told: Table,
+    told: list[Table],
     seeds: np.ndarray,
     steps: np.ndarray,
     show: Show,
@@ -258,7 +233,7 @@ def _trained(
     for number in np.unique(steps):
         some = np.flatnonzero(steps == number)
         visible = [np.arange(count)] * len(some)
-        members = ensemble.start(rows, visible, told.of(some), seeds[some], _take(weights, some))
+        members = ensemble.start(rows, visible, [told[i] for i in some], seeds[some], _take(weights, some))
         # Often enough for progress to be seen and Ctrl-C to be heard.
         marks = np.unique(np.linspace(0, number, max(11, number // 500)).astype(int))
         for first, last in itertools.pairwise(marks):
@@ -288,50 +263,3 @@ def _calibration_of(members: np.ndarray, calibration: np.ndarray) -> np.ndarray:
 def _take(tree: Any, members: Any) -> Any:
     """Some members of arrays with a leading axis of all."""
     return jax.tree.map(lambda leaf: leaf[members], tree)
-
-
-def _validate(fitted: Fitted, inputs: np.ndarray, targets: np.ndarray, held: Holdout) -> dict[str, Any] | None:
-    """What members that searched come to together on the rows that none of them had seen, held out at random.
-
-    Numbers, or lists of them if there are several outputs.
-    """
-    if not len(held.random):
-        return None
-    prediction = fitted.predict_encoded(inputs[held.random])
-    truth = ((targets[held.random] - fitted.shift) / fitted.scale).astype(np.float32)
-    below, density = chunked(CDF, prediction, truth), chunked(LOG_PROB, prediction, truth)
-    found = {
-        "rmse": fitted.scale * np.sqrt(np.mean((chunked(MEAN, prediction) - truth) ** 2, axis=0)),
-        "nlpd": np.log(fitted.scale) - np.mean(density, axis=0),
-        "coverage": np.mean((below > 0.05) & (below < 0.95), axis=0),
-    }
-    flat = targets.shape[1] == 1
-    numbers = {name: values.item() if flat else values.tolist() for name, values in found.items()}
-    return {**numbers, "rows": len(held.random)}
-
-
-@contextmanager
-def progress_bar(verbose: bool, callbacks: Sequence[Show]) -> Iterator[Show]:
-    """Tells the callbacks, and draws a bar on stderr if wanted."""
-    if not verbose:
-
-        def tell(progress: FitProgress) -> None:
-            for callback in callbacks:
-                callback(progress)
-
-        yield tell
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, Any] = {}
-
-        def draw(progress: FitProgress) -> None:
-            if progress.stage not in tasks:
-                tasks[progress.stage] = bars.add_task(progress.stage, total=progress.total)
-            bars.update(tasks[progress.stage], completed=progress.done, total=progress.total)
-            for callback in callbacks:
-                callback(progress)
-
-        yield draw

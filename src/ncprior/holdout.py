@@ -111,7 +111,7 @@ def held_numbers(held: Sequence[Holdout] | None, members: int, rows: int) -> tup
 
 
 class Look(NamedTuple):
-    """What the members came to on their held-out rows: mean log densities, a number for each member."""
+    """What the members came to on their held-out rows: mean log densities by the rows' weights, for each."""
 
     step: int
     gap: np.ndarray
@@ -119,12 +119,13 @@ class Look(NamedTuple):
     mixture: float = math.nan  # of all members, on the rows at random
 
     @classmethod
-    def at(cls, step: int, density: np.ndarray, sizes: np.ndarray) -> "Look":
-        """From log densities ``[members, 2, n, outputs]``, of which so many ``[members, 2]`` are in use."""
-        in_use = np.arange(density.shape[2]) < sizes[..., None]
+    def at(cls, step: int, density: np.ndarray, counts: np.ndarray) -> "Look":
+        """From log densities ``[members, 2, n, outputs]`` and what each row counts ``[members, 2, n]``, 0 for none."""
+        in_use = counts > 0
         with np.errstate(invalid="ignore"):  # a kind may have no rows
-            gap, random = (np.where(in_use, density.sum(3), 0.0).sum(2) / sizes).T
-            mixture = mean_density(density[:, 1, in_use[0, 1]]).sum() / sizes[0, 1]
+            gap, random = (np.where(in_use, counts * density.sum(3), 0.0).sum(2) / counts.sum(2)).T
+            shared = counts[0, 1, in_use[0, 1], None]
+            mixture = (shared * mean_density(density[:, 1, in_use[0, 1]])).sum() / shared.sum()
         return cls(step, gap, random, float(mixture))
 
     def score(self, gap: float, together: float = 0.0) -> float:

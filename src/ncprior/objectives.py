@@ -20,7 +20,10 @@ from ncprior.output_priors import OutputPrior
 
 
 class Batch(NamedTuple):
-    """Rows to learn from. ``weights`` are 0 for rows that only fill up a batch of fixed size."""
+    """Rows to learn from. ``weights`` are 0 for rows that only fill up a batch of fixed size.
+
+    Those of the others have mean 1 over all visible rows, not over the batch.
+    """
 
     inputs: Array  # [rows, inputs]
     targets: Array  # [rows, outputs]
@@ -76,13 +79,17 @@ Objective = Mapping[str, Weighted]
 
 
 def total(objective: Objective, view: View) -> tuple[Array, dict[str, Array]]:
-    """The loss and the value of every term by name, before its weight."""
+    """The loss and the value of every term by name, before its weight.
+
+    A term of rows counts ``sum_i w_i value_i / n`` with the ``n`` rows in use, whatever their weights sum to: so the
+    mean over mini batches is that over the table, and no batch is worth more for having light rows.
+    """
     weights = view.batch.weights
     terms = {}
     for name, (_, term) in objective.items():
         value = term(view)
         counts = weights[: len(value)] if value.ndim else weights
-        terms[name] = jnp.sum(counts * value) / jnp.sum(counts) if value.ndim else value
+        terms[name] = jnp.sum(counts * value) / jnp.sum(counts > 0) if value.ndim else value
     loss = sum((jnp.asarray(objective[name].weight) * value for name, value in terms.items()), jnp.zeros(()))
     return loss, terms
 

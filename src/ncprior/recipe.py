@@ -2,19 +2,22 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
 
 from ncprior.data.encoding import Encoder, Group
 from ncprior.engine import Engine, Spec
+from ncprior.ensemble import Table
 from ncprior.errors import UserError
 from ncprior.input_priors import FlipCategories, InputPrior, PerColumn, Shaped, Some
 from ncprior.methods import INPUT_NOISE, Method
-from ncprior.training import Rows
-from ncprior.trunks import Sight, colours
+from ncprior.training import Rows, effective_number
+from ncprior.trunks import Components, Sight, colours, principal
 
 _BINS, _FEWEST_BINS, _PLACES = 32, 8, 1_024
 """Quantiles of a column that members with sharp sight see; in tables with many columns fewer, so that a row has about
@@ -34,12 +37,56 @@ _KNOWN = 1_000
 """Rows, at most, that a model keeps of those that it learned from."""
 
 
-def in_order(
-    inputs: np.ndarray, targets: np.ndarray, weights: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """The rows in an order of their own, so that what is learned does not depend on the table's."""
-    order = np.lexsort((*targets.T, *inputs.T))
-    return inputs[order], targets[order], None if weights is None else weights[order]
+_HEAVIEST = 2.0
+"""Weight, of mean 1, above which a row is taken as several: one row that counts as much as a whole mini batch would
+make gradients that are clipped, and come too seldom for Adam's running means."""
+
+
+class Arranged(NamedTuple):
+    """Rows to learn from: in an order of their own, so that what is learned does not depend on the table's.
+
+    Rows of relative weights that are heavy stand there several times, each time with a part of their weight.
+    """
+
+    places: np.ndarray  # the rows of the table, copies next to each other
+    weights: np.ndarray | None  # of mean 1; None if all are the same
+    copies: np.ndarray  # how often each of them stands there
+
+    @classmethod
+    def of(cls, inputs: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> "Arranged":
+        """From encoded rows and their relative weights, of which only the proportions count."""
+        if weights is None or weights.min() == weights.max():
+            order = np.lexsort((*targets.T, *inputs.T))
+            return cls(order, None, np.ones(len(order), int))
+        order = np.lexsort((weights, *targets.T, *inputs.T))
+        relative = weights[order] / weights.mean()
+        # A little less, so that rounding does not decide: multiples of weights are the same weights.
+        copies = np.maximum(1, np.ceil(relative / _HEAVIEST - 1e-9)).astype(int)
+        each = np.repeat(relative / copies, copies)
+        return cls(np.repeat(order, copies), (each / each.mean()).astype(np.float32), np.repeat(copies, copies))
+
+    def effective(self, rows: np.ndarray) -> float:
+        """How many rows of equal weight these say as much as; copies are one row."""
+        if self.weights is None:
+            return len(rows)
+        return float(effective_number(self.weights[rows].astype(np.float64), self.copies[rows]))
+
+    @property
+    def first(self) -> np.ndarray:
+        """Which of them are the first of their copies: every row of the table once."""
+        return np.concatenate([[True], self.places[1:] != self.places[:-1]])
+
+
+class LearningRows(NamedTuple):
+    """A table to learn from, and its rows as they are learned from."""
+
+    table: pa.Table
+    encoder: Encoder
+    arranged: Arranged
+    inputs: np.ndarray  # encoded,
+    targets: np.ndarray  # in their unit, both as they are arranged
+    shift: np.ndarray  # of the targets
+    scale: np.ndarray
 
 
 def check_rows(inputs: np.ndarray, fewest: int) -> None:
@@ -97,26 +144,47 @@ def room(rows: int) -> int:
     return max(64, 1 << (rows - 1).bit_length()) if rows <= 1 << 16 else -(-rows >> 16) << 16
 
 
-def padded(inputs: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
+def padded(
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    arranged: Arranged,
+    shift: np.ndarray | float = 0.0,
+    scale: np.ndarray | float = 1.0,
+) -> Rows:
     """Rows with room for more, so that tables of about the same size share a program."""
-    count = len(inputs)
+    count, outputs = targets.shape
     pad = ((0, room(count) - count), (0, 0))
-    ones = np.ones(count, np.float32) if weights is None else weights
-    return Rows(*(jnp.asarray(part) for part in (np.pad(inputs, pad), np.pad(targets, pad), np.pad(ones, pad[0]))))
+    weights = np.ones(count, np.float32) if arranged.weights is None else arranged.weights
+    counts = (np.pad(part, pad[0]) for part in (weights, arranged.copies.astype(np.float32)))
+    unit = (np.broadcast_to(np.asarray(part, np.float32), (outputs,)) for part in (shift, scale))
+    return Rows(*(jnp.asarray(part) for part in (np.pad(inputs, pad), np.pad(targets, pad), *counts, *unit)))
 
 
-def sights(columns: np.ndarray, spec: Spec, members: int) -> Sight | None:
-    """What every member sees of the table: every second one has sharp sight."""
-    if not spec.bins:
-        return None
-    sight = Sight.find(columns, spec.bins)
-    many = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], members, axis=0), sight)
-    many.sharpness[::2] = 0
-    return many
+def table_of(
+    model: Any, spec: Spec, encoder: Encoder, inputs: np.ndarray, weights: np.ndarray | None, rows: int
+) -> Table:
+    """What members are told of a table whose encoded rows these are; ``rows`` is how many there are to learn from."""
+    columns = inputs[:, number_columns(encoder.groups)]
+    shape = principal(columns, weights)
+    sight = Sight.find(columns, spec.bins, shape, weights) if spec.bins else None
+    return Table(sight, noise_of(model, Engine.of(spec), encoder, shape, rows))
 
 
-def noise_of(model: Any, engine: Engine, encoder: Encoder, columns: np.ndarray) -> InputPrior | None:
-    """The input prior of a table: noise on the numbers, categories and flags that change now and then."""
+def for_members(tables: Sequence[Table]) -> list[Table]:
+    """What each member is told: every second one has sharp sight."""
+    return [
+        told._replace(sight=eqx.tree_at(lambda sight: sight.sharpness, told.sight, jnp.zeros(())))
+        if told.sight is not None and i % 2 == 0
+        else told
+        for i, told in enumerate(tables)
+    ]
+
+
+def noise_of(model: Any, engine: Engine, encoder: Encoder, shape: Components, rows: int) -> InputPrior | None:
+    """The input prior of a table: noise on the numbers, categories and flags that change now and then.
+
+    The noise has the ``shape`` of the numbers; ``rows`` is how many there are to learn from.
+    """
     if isinstance(model.method, Method) or not isinstance(model.input_prior, str):
         return None  # the user's own, which is part of the method
     if engine.method.input_prior is None:
@@ -128,12 +196,13 @@ def noise_of(model: Any, engine: Engine, encoder: Encoder, columns: np.ndarray) 
             raise UserError(f"input_scale names {unknown[0]!r}, which is no column that is used")
         stds = np.array([scale.get(owners[names[i]], 2.0) for i in number_columns(encoder.groups)], np.float32)
     else:
-        stds = np.full(columns.shape[1], scale, np.float32)
+        stds = np.full(len(shape.variances), scale, np.float32)
     parts: list[tuple[Sequence[int], InputPrior]] = []
-    if columns.shape[1]:
+    if len(stds):
         # Equal noise on all columns, which the shape of the data mixes, and then every column's own part of it.
         largest = np.full_like(stds, stds.max() or 1.0)
-        noise = Shaped(INPUT_NOISE[model.input_prior](largest), colours(columns), stds / largest)  # type: ignore[arg-type]
+        equal = INPUT_NOISE[model.input_prior](largest)  # type: ignore[arg-type]
+        noise = Shaped(equal, colours(shape), stds / largest)
         parts.append((number_columns(encoder.groups), noise))
     for kind, places in encoder.groups:
         if kind == "category" and len(places) > 1:
@@ -141,4 +210,4 @@ def noise_of(model: Any, engine: Engine, encoder: Encoder, columns: np.ndarray) 
     flags = [place for kind, places in encoder.groups if kind == "flag" for place in places]
     parts.append((flags, FlipCategories(2, model.flip)))
     prior = PerColumn(parts)
-    return jax.tree.map(jnp.asarray, Some(prior, _NOISED) if len(columns) >= MANY else prior)
+    return jax.tree.map(jnp.asarray, Some(prior, _NOISED) if rows >= MANY else prior)

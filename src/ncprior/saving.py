@@ -125,6 +125,7 @@ def _restore(cls: Any, stream: BinaryIO, size: int, own: dict[str, Any]) -> Any:
     model.calibration_, model._known_ = arrays["calibration"], arrays["known"]
     model.target_shift_, model.target_scale_ = arrays["shift"], arrays["scale"]
     model._flat_, model.steps_, model.n_rows_ = notes.flat, notes.steps, notes.rows
+    model._members_ = model.members
     model.validation_, model.fit_seconds_ = notes.validation, notes.fit_seconds
     model.target_names_, model.n_features_in_ = notes.target_names, notes.features
     if notes.feature_names is not None:

@@ -36,13 +36,19 @@ _GROUP = 5
 class Rows(NamedTuple):
     """The rows that labels are drawn from: inputs ``[rows, inputs]`` and targets ``[rows, outputs]``.
 
-    ``weights`` says how much each row counts ``[rows]``; without it, all count the same. ``before`` is the number of
-    labels that were learned from earlier and are not among these rows: they count for priors, which fade with labels.
+    ``weights`` says how much each row counts ``[rows]``, relative to the other visible ones; without it, all count the
+    same. A row may stand there several times, with a part of its weight each time: ``copies`` says how often.
+    ``shift + scale * target`` ``[outputs]`` is the target in a unit that learners with other rows share.
+    ``before`` is the number of labels that were learned from earlier and are not among these rows: they count for
+    priors, which fade with labels.
     """
 
     inputs: Array
     targets: Array
     weights: Array | None = None
+    copies: Array | None = None
+    shift: Array | None = None
+    scale: Array | None = None
     before: Array | None = None
 
 
@@ -139,6 +145,13 @@ class Trainer(NamedTuple):
         position = jnp.arange(len(learner.visible))
         in_use = position < labels
 
+        mean, known = jnp.ones(()), jnp.asarray(labels)
+        if rows.weights is not None:
+            counts = jnp.where(in_use, rows.weights[learner.visible], 0.0)
+            mean = jnp.sum(counts) / labels
+            known = effective_number(counts, None if rows.copies is None else rows.copies[learner.visible])
+        known = known if rows.before is None else known + rows.before
+
         method = self.method
         if learner.input_prior is not None:
             method = dataclasses.replace(method, input_prior=learner.input_prior)
@@ -154,8 +167,7 @@ class Trainer(NamedTuple):
             chosen = jax.lax.dynamic_slice(order, (begin,), (size,))
             weights = jax.lax.dynamic_slice(in_use, (begin,), (size,)).astype(jnp.float32)
             if rows.weights is not None:
-                weights = weights * rows.weights[chosen]
-            known = jnp.asarray(labels if rows.before is None else labels + rows.before)
+                weights = weights * rows.weights[chosen] / mean
             batch = Batch(rows.inputs[chosen], rows.targets[chosen], weights, known)
             gradient = jax.grad(loss, has_aux=True)
             grads, terms = gradient(params, batch, jax.random.fold_in(key, i))
@@ -193,6 +205,15 @@ class Trainer(NamedTuple):
         means = sums / jnp.maximum(last - first, 1)
         terms = {name: means[i] for i, name in enumerate(names)}
         return learner._replace(params=params, optimizer=optimizer, terms=terms, failed=failed, culprits=culprits)
+
+
+def effective_number(weights: Any, copies: Any = None) -> Any:
+    """How many rows of equal weight say as much: ``(sum_i w_i)^2 / sum_i w_i^2`` (Kish, 1965).
+
+    A row that stands there in several ``copies``, each with a part of its weight, is one row.
+    """
+    total = weights.sum()
+    return total * (total / (weights * weights * (1.0 if copies is None else copies)).sum())
 
 
 def combine(params: Any, static: Any) -> Network:

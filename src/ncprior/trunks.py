@@ -7,7 +7,7 @@ with edges ``t_0 < ... < t_k`` becomes k numbers ``(x - t_{j-1}) / (t_j - t_{j-1
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -87,15 +87,25 @@ class Sight(eqx.Module):
         return cls(zeros, zeros + 1.0, jnp.zeros(()), jnp.zeros((columns, columns)))
 
     @classmethod
-    def find(cls, inputs: np.ndarray, bins: int) -> "Sight":
-        """Learned from the rows ``[rows, columns]``; a column with few values has as many bins, and empty ones."""
+    def find(
+        cls, inputs: np.ndarray, bins: int, shape: "Components | None" = None, weights: np.ndarray | None = None
+    ) -> "Sight":
+        """Learned from the rows ``[rows, columns]``; a column with few values has as many bins, and empty ones.
+
+        ``shape`` is that of the rows, where it is known.
+        """
+        places = np.linspace(0, 1, bins + 1)
         lower = np.full((inputs.shape[1], bins), 1e30, np.float32)
         width = np.ones_like(lower)
         for i, column in enumerate(inputs.T):
-            edges = np.unique(np.quantile(column, np.linspace(0, 1, bins + 1)).astype(np.float32))
+            if weights is None:
+                edges = np.quantile(column, places)
+            else:
+                edges = np.quantile(column, places, weights=weights, method="inverted_cdf")
+            edges = np.unique(edges.astype(np.float32))
             edges = edges[np.concatenate([[True], np.diff(edges) > _NARROWEST])]
             lower[i, : len(edges) - 1], width[i, : len(edges) - 1] = edges[:-1], np.diff(edges)
-        variances, directions = _principal(inputs)
+        variances, directions = shape or principal(inputs, weights)
         whitener = (directions / np.sqrt(variances)).T
         sharpness = jnp.asarray(bins**-0.5, jnp.float32)
         return cls(jnp.asarray(lower), jnp.asarray(width), sharpness, jnp.asarray(whitener, jnp.float32))
@@ -105,18 +115,24 @@ _SMALLEST_SHARE = 1e-4
 """Variance of a principal component, as a share of the largest, below which it is taken for rounding or noise."""
 
 
-def _principal(inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+class Components(NamedTuple):
+    """The principal components of rows: their variances and directions."""
+
+    variances: np.ndarray  # [columns]
+    directions: np.ndarray  # [columns, columns]
+
+
+def principal(inputs: np.ndarray, weights: np.ndarray | None = None) -> Components:
     """Variances, none too small, and directions of the principal components of rows ``[rows, columns]``."""
     if len(inputs) < 2 or not inputs.shape[1]:
-        return np.ones(inputs.shape[1]), np.eye(inputs.shape[1])
-    variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(inputs.T.astype(np.float64))))
-    return np.maximum(variances, max(_SMALLEST_SHARE * variances.max(), 1e-12)), directions
+        return Components(np.ones(inputs.shape[1]), np.eye(inputs.shape[1]))
+    variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(inputs.T.astype(np.float64), aweights=weights)))
+    return Components(np.maximum(variances, max(_SMALLEST_SHARE * variances.max(), 1e-12)), directions)
 
 
-def colours(inputs: np.ndarray) -> np.ndarray:
-    """A matrix ``[columns, columns]`` that gives white noise the covariance of these rows, the inverse of whitening."""
-    variances, directions = _principal(inputs)
-    return np.asarray(directions * np.sqrt(variances), np.float32)
+def colours(shape: Components) -> np.ndarray:
+    """A matrix ``[columns, columns]`` that gives white noise the covariance of rows, the inverse of whitening."""
+    return np.asarray(shape.directions * np.sqrt(shape.variances), np.float32)
 
 
 class Stepped(eqx.Module):

@@ -86,6 +86,7 @@ def print_fit(summary: Mapping[str, Any]) -> None:
     if held := summary["held_out"]:
         for name, scores in _by_target(held, summary["targets"]).items():
             console.print(f"held-out rows{name}: {_in_words(scores, 0.9)}")
+        console.print("(a little optimistic: these rows also said when to stop; `ncprior evaluate` is the fair test)")
     else:
         console.print("no rows were held out, so nothing is known of how good the model is")
     console.print(f"model: {summary['model']}", soft_wrap=True)

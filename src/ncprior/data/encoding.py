@@ -111,6 +111,22 @@ class Encoder:
         columns = zip(table.column_names, table.columns, strict=True)
         return cls(tuple(_fit(name, values, most_categories) for name, values in columns))
 
+    def refit(self, table: pa.Table, rows: np.ndarray) -> "Refitted":
+        """An encoding that knows only these rows of the table, with the same columns of the matrix as this one.
+
+        Centres, scales and known values are theirs. What they lack, a category or a missing value, has a column in the
+        matrix that stays 0, and a row that has it is marked as one that has something which training never had.
+        """
+        some, columns, unseen, start = table.take(pa.array(rows)), [], [], 0
+        for column in self.columns:
+            width = sum(len(names) for _, names in column.layout)
+            if width:
+                column, lacking = _refit(column, some[column.name], width)
+                unseen += [start + place for place in lacking]
+            columns.append(column)
+            start += width
+        return Refitted(Encoder(tuple(columns)), unseen)
+
     @property
     def groups(self) -> tuple[Group, ...]:
         """Which columns of the matrix belong together, from the first to the last."""
@@ -167,6 +183,21 @@ class Encoder:
             raise UserError(f"this does not describe an encoder ({error}); save it anew") from error
 
 
+class Refitted(NamedTuple):
+    """An encoding that knows some rows of a table only, see `Encoder.refit`."""
+
+    encoder: Encoder
+    unseen: list[int]  # columns of the matrix for what these rows lack
+
+    def transform(self, table: pa.Table) -> np.ndarray:
+        """The rows as a float32 matrix, with the columns that it has for the whole table."""
+        matrix = self.encoder.transform(table)
+        if self.unseen:
+            matrix[(matrix[:, self.unseen] != 0).any(1), -1] = 1
+            matrix[:, self.unseen] = 0
+        return matrix
+
+
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Tuples as lists, which JSON has."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
@@ -214,6 +245,27 @@ def _fit_category(name: str, text: pa.ChunkedArray, most_categories: int) -> Col
     treatment += f", of which the rarest {len(ranked) - own} count as one" if own < len(ranked) else ""
     treatment += _share_missing(count, len(text))
     return Column(name, "category", treatment, values=ranked[:own], others=ranked[own:], missing=count > 0)
+
+
+def _refit(column: Column, values: pa.ChunkedArray, width: int) -> tuple[Column, list[int]]:
+    """What becomes of a column by these values alone, and for which of its columns of the matrix they have nothing."""
+    if column.kind == "category":
+        text = column_values.text(column.name, values)
+        present = set(text.drop_null().unique().to_pylist())
+        lacking = [place for place, value in enumerate(column.values) if value not in present]
+        others = tuple(value for value in column.others if value in present)
+        if column.others and not others:
+            lacking.append(len(column.values))
+        if column.missing and not text.null_count:
+            lacking.append(width - 1)
+        return dataclasses.replace(column, others=others or column.others), lacking
+    measured, missing = _measured(column.name, column.kind, values, 1)
+    flags = [width - 1] if column.missing and not missing.any() else []
+    if missing.all():
+        return dataclasses.replace(column, centre=0.0, scale=1.0), [*range(width - 1), *flags]
+    there = next(iter(measured.values()))[~missing]
+    centre, scale = (0.0, 1.0) if column.kind == "flag" else _centre_and_scale(there)
+    return dataclasses.replace(column, centre=centre, scale=scale), flags
 
 
 def _share_missing(count: int, rows: int) -> str:

@@ -1,0 +1,117 @@
+"""The search: what held-out rows may say, and what they must not reach."""
+
+import jax
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ncprior import NCPRegressor, searching
+from ncprior.data.encoding import Encoder
+from ncprior.engine import Engine, Spec
+from ncprior.ensemble import HeldOut
+from ncprior.holdout import Stopping, hold_out
+from ncprior.options import settings_of
+from ncprior.recipe import Arranged, LearningRows, units
+
+MODEL = NCPRegressor(members=2, hidden=(8,))
+
+
+def mixed_table(rows=80):
+    rng = np.random.default_rng(0)
+    number = [None if i % 9 == 0 else value for i, value in enumerate(rng.normal(size=rows).tolist())]
+    words = [str(word) for word in rng.choice(["a", "b", "c"], rows)]
+    table = pa.table({"number": number, "other": rng.normal(size=rows), "word": words})
+    return table, rng.normal(size=(rows, 1))
+
+
+def learning_rows(table, targets, arranged=None):
+    encoder = Encoder.fit(table)
+    inputs = encoder.transform(table)
+    arranged = arranged or Arranged.of(inputs, targets, None)
+    inputs, targets = inputs[arranged.places], targets[arranged.places]
+    return LearningRows(table, encoder, arranged, inputs, targets, *units(targets, None))
+
+
+def searched(learned, held):
+    """The weights of members after some steps without what they hold out, and what they say of it."""
+    spec = Spec(settings_of(MODEL, 80), "bbb+ncp", None, None, learned.encoder.groups, learned.encoder.width, 1, 8)
+    ensemble = Engine.of(spec).ensemble
+    rows, told = searching.told_without(MODEL, spec, learned, held)
+    rule = Stopping(first=20, most=20)
+    weights = ensemble.search(rows, held, told, np.arange(2), rule, lambda *_: None).weights
+    return weights, ensemble.held_out(weights, rows, held)
+
+
+def test_nothing_of_held_out_rows_reaches_what_members_train_with():
+    """Inputs, categories, missing values and targets of held-out rows may be anything: the members are the same."""
+    table, targets = mixed_table()
+    learned = learning_rows(table, targets)
+    held = hold_out(learned.inputs[:, :2], 2, Stopping(), np.random.default_rng(0), None, 2)
+    out = learned.arranged.places[np.concatenate([held[0].gap, held[0].random])]
+    columns = {name: table[name].to_pylist() for name in table.column_names}
+    extreme = targets.copy()
+    for row in out:
+        columns["number"][row] = 1e6 if columns["number"][row] is None else None
+        columns["other"][row] = -1e9
+        columns["word"][row] = "c" if columns["word"][row] != "c" else "a"
+        extreme[row] = 1e6
+    spoiled = learning_rows(pa.table(columns), extreme, learned.arranged)
+    assert spoiled.encoder != learned.encoder
+    assert spoiled.scale[0] > 100 * learned.scale[0]
+    (one, said), (two, other) = searched(learned, held), searched(spoiled, held)
+    jax.tree.map(np.testing.assert_array_equal, one, two)
+    assert not np.array_equal(said.targets, other.targets)
+
+
+def test_members_with_units_of_their_own_are_compared_in_one():
+    table, targets = mixed_table()
+    learned = learning_rows(table, targets)
+    held = hold_out(learned.inputs[:, :2], 2, Stopping(), np.random.default_rng(0))
+    assert not np.array_equal(held[0].gap, held[1].gap)
+    said = searched(learned, held)[1]
+    truth = (learned.targets - learned.shift) / learned.scale
+    np.testing.assert_allclose(said.targets[..., 0], truth[said.numbers.reshape(2, -1), 0], atol=1e-5)
+
+
+def test_an_encoder_that_knows_some_rows_only():
+    table = pa.table(
+        {"n": [1.0, 2.0, 3.0, None, 100.0], "w": ["a", "b", "a", "b", "c"], "f": [True, True, False, None, True]}
+    )
+    whole = Encoder.fit(table)
+    some = whole.refit(table, np.arange(3))
+    assert some.encoder.groups == whole.groups
+    matrix = some.transform(table)
+    alone = Encoder.fit(table.slice(0, 3)).transform(table.slice(0, 3))
+    names = list(whole.names)
+    np.testing.assert_array_equal(matrix[:3, names.index("n")], alone[:, 0])
+    assert matrix[:, -1].tolist() == [0, 0, 0, 1, 1]  # a missing value, and a category that they lack
+    for name in ("n missing", "w = c", "f missing"):
+        assert not matrix[:, names.index(name)].any()
+    # With all rows it is what it was.
+    np.testing.assert_array_equal(whole.refit(table, np.arange(5)).transform(table), whole.transform(table))
+
+
+def fitted(**arguments):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    return NCPRegressor(members=2, hidden=(4,), random_state=0, **arguments).fit(X, X[:, 0] + rng.normal(size=100))
+
+
+def test_rows_are_scored_with_what_others_say_of_the_calibration(monkeypatch):
+    counted = []
+    best = HeldOut.best_scales
+    monkeypatch.setattr(HeldOut, "best_scales", lambda self: counted.append(self.counts[0, 1] > 0) or best(self))
+    model = fitted()
+    assert model.validation_["rows"] == 10
+    first, second, whole = counted[0], counted[2], counted[4]
+    assert not (first & second).any()
+    np.testing.assert_array_equal(first | second, whole)
+    assert first.sum() == second.sum() == 5
+
+
+def test_scores_are_of_the_calibration_that_the_model_has(monkeypatch):
+    before = fitted().validation_
+    monkeypatch.setattr(searching, "with_all_rows", lambda *_: 30.0)
+    after = fitted().validation_
+    assert after["rmse"] == pytest.approx(before["rmse"], rel=1e-5)
+    assert after["nlpd"] > before["nlpd"] + 0.1
