@@ -67,7 +67,7 @@ def test_the_page_is_drawn_from_records_and_a_finished_run_does_not_run_again(fi
     records, _ = finished
     page = report(records.folder).read_text()
     assert "Functions drawn from the prior" in page
-    assert page.count("data:image/svg+xml;base64,") == 1
+    assert page.count("data:image/svg+xml;base64,") == 2  # for a wide page and for a narrow one
     assert records.path("figures/function-prior.png").stat().st_size > 10_000
     first = records.path("functions/ncp.parquet").stat().st_mtime_ns
     again = []
