@@ -401,6 +401,7 @@ def test_a_seed_that_stops_is_on_record_and_the_next_goes_on(tmp_path, monkeypat
     assert row.note == "nyc2013, temporal, 3 seeds, epoch 2 of 2; stopped: 1 of 3"
     page = report(records.folder).read_text()
     assert "Det, run 1: it must" in page
+    assert "Det: 1 of 3 runs stopped" in page
     assert f"{found[0] / 2 + found[2] / 2:.3f} ± {abs(found[0] - found[2]) / 2:.3f}" in page
 
 

@@ -233,12 +233,13 @@ def _settings_table(records: Records, presets: dict[str, Settings]) -> Table:
 
 
 def _stopped(records: Records) -> list[str]:
-    """How many runs of each method stopped before their time, and why the first of them did."""
+    """How many runs of each method stopped before their time, and why each of them did."""
     results = records.read_json("results.json")
-    return [
-        f"{title(name)}: {_failures(results, name)}; run {next(iter(runs))}: {next(iter(runs.values()))}"
-        for name, runs in results["failed_seeds"].items()
-    ]
+    lines = []
+    for name, runs in results["failed_seeds"].items():
+        lines.append(f"{title(name)}: {_failures(results, name)}")
+        lines += [f"{title(name)}, run {seed}: {why}" for seed, why in runs.items()]
+    return lines
 
 
 def _failures(results: dict[str, Any], name: str) -> str:
