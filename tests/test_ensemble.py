@@ -8,6 +8,7 @@ import optax
 import pytest
 from scipy import integrate, stats
 
+from ncprior import NCPRegressor, trunks
 from ncprior.calibration import Densities, best_scales, best_share
 from ncprior.distributions import Normal
 from ncprior.ensemble import Ensemble
@@ -232,6 +233,27 @@ def test_shaped_noise_has_the_covariance_of_the_data():
     np.testing.assert_allclose(np.cov(np.asarray(noise).T), np.cov(data.T), rtol=0.05)
     plain = Shaped(Gaussian(1.0), colours(principal(data)), share=0.0)(jnp.zeros((50_000, 2)), key=KEY)
     np.testing.assert_allclose(np.cov(np.asarray(plain).T), np.eye(2), atol=0.03)
+
+
+def test_wide_tables_have_the_largest_components_only(monkeypatch):
+    rng = np.random.default_rng(0)
+    data = (rng.normal(size=(400, 3)) * [5.0, 3.0, 2.0]) @ rng.normal(size=(3, 40)) + 0.01 * rng.normal(size=(400, 40))
+    weights = rng.uniform(0.5, 1.5, 400)
+    whole = principal(data, weights)
+    monkeypatch.setattr(trunks, "_MOST_COMPONENTS", 8)
+    few = principal(data, weights)
+    assert few.directions.shape == (40, 8)
+    np.testing.assert_allclose(few.variances[:3], whole.variances[::-1][:3], rtol=1e-3)
+    covariance = colours(few) @ colours(few).T
+    np.testing.assert_allclose(covariance, np.cov(data.T, aweights=weights), atol=0.02 * np.abs(covariance).max())
+    noise = Shaped(Gaussian(1.0), colours(few), share=1.0)(jnp.zeros((20_000, 40)), key=KEY)
+    np.testing.assert_allclose(np.cov(np.asarray(noise).T), covariance, atol=0.05 * np.abs(covariance).max())
+    assert Sight.find(data, 4).whitener.shape == Sight.blind(40, 4).whitener.shape == (8, 40)
+    fewer_rows = principal(data[:5])
+    assert fewer_rows.directions.shape == (40, 8)
+    assert not fewer_rows.directions[:, 5:].any()
+    model = NCPRegressor(members=2, epochs=2, hidden=(8,), random_state=0).fit(data[:60], data[:60, 0])
+    assert np.isfinite(model.predict(data)).all()
 
 
 def test_sight_whitens_and_finds_places_in_bins():

@@ -643,7 +643,7 @@ def test_progress_is_told(capsys):
     X, y = wave(60)
     heard = []
     NCPRegressor(members=1, hidden=(4,), random_state=0, callbacks=[heard.append]).fit(X[:30], y[:30])
-    assert {one.stage for one in heard} == {"searching", "training"}
+    assert {one.stage for one in heard} == {"preparing", "searching", "training"}
     assert heard[-1].done == heard[-1].total
     NCPRegressor(verbose=True, **SMALL).fit(X, y)
     assert capsys.readouterr().out == ""

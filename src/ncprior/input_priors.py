@@ -110,8 +110,9 @@ class Shaped(eqx.Module):
     """Noise that for a share of the rows has the shape of the data: ``scale * (colours @ noise)``.
 
     Where columns go together, equal noise on each of them hardly ever goes a little way along the directions in which
-    rows differ least; ``colours`` ``[inputs, inputs]`` scales it to what rows differ by in every direction. ``scale``
-    is that of each column, and comes last: ``colours`` mixes the columns, so that noise must be equal on all of them.
+    rows differ least; ``colours`` ``[inputs, components]`` scales it to what rows differ by in every direction, or in
+    the most important ones. ``scale`` is that of each column, and comes last: ``colours`` mixes the columns, so that
+    noise must be equal on all of them.
     """
 
     noise: InputPrior
@@ -124,7 +125,8 @@ class Shaped(eqx.Module):
         key_noise, key_share = jax.random.split(key)
         noise = self.noise(jnp.zeros_like(inputs), key=key_noise)
         shaped = jax.random.bernoulli(key_share, self.share, (len(inputs), 1))
-        return inputs + self.scale * jnp.where(shaped, noise @ jnp.asarray(self.colours).T, noise)
+        colours = jnp.asarray(self.colours)
+        return inputs + self.scale * jnp.where(shaped, noise[:, : colours.shape[1]] @ colours.T, noise)
 
 
 class PerColumn(eqx.Module):

@@ -196,7 +196,7 @@ def noise_of(model: Any, engine: Engine, encoder: Encoder, shape: Components, ro
             raise UserError(f"input_scale names {unknown[0]!r}, which is no column that is used")
         stds = np.array([scale.get(owners[names[i]], 2.0) for i in number_columns(encoder.groups)], np.float32)
     else:
-        stds = np.full(len(shape.variances), scale, np.float32)
+        stds = np.full(len(shape.directions), scale, np.float32)
     parts: list[tuple[Sequence[int], InputPrior]] = []
     if len(stds):
         # Equal noise on all columns, which the shape of the data mixes, and then every column's own part of it.

@@ -52,7 +52,7 @@ def search(
     same = equal if copies or np.mean(often) > 0.5 else np.cumsum(arranged.first) - 1
     columns = learned.inputs[:, number_columns(learned.encoder.groups)]
     held = hold_out(columns, searchers, stopping, np.random.default_rng(seed), same, families)
-    rows, told = told_without(model, spec, learned, held)
+    rows, told = told_without(model, spec, learned, held, show)
 
     steps, found = np.zeros(members, int), [None] * searchers
     for sharp in range(min(families, searchers)):
@@ -88,13 +88,16 @@ def search(
     return Found(steps, calibrated(out.counts, members), validation)
 
 
-def told_without(model: Any, spec: Spec, learned: LearningRows, held: list[Holdout]) -> tuple[list[Rows], list[Table]]:
+def told_without(
+    model: Any, spec: Spec, learned: LearningRows, held: list[Holdout], show: Show = lambda _: None
+) -> tuple[list[Rows], list[Table]]:
     """The rows as each member has them, and what it is told of the table, both from what it does not hold out alone.
 
     Neighbours that hold out the same rows share theirs.
     """
     parts: dict[bytes, tuple[Rows, Table]] = {}
-    for one in held:
+    for number, one in enumerate(held):
+        show(FitProgress("preparing", number, len(held), None))
         key = one.gap.tobytes()
         if key in parts:
             continue

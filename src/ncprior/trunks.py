@@ -71,7 +71,7 @@ class Sight(eqx.Module):
     """What the trunks of a table's ensemble are told about it: arrays, so that one program serves many tables.
 
     ``lower`` and ``width`` are the bins ``[columns, bins]`` of the columns that have them, ``sharpness`` is what the
-    places in them are multiplied with: 0 for a trunk without sharp sight. ``whitener`` ``[columns, columns]`` turns
+    places in them are multiplied with: 0 for a trunk without sharp sight. ``whitener`` ``[components, columns]`` turns
     these columns into uncorrelated ones with variance 1.
     """
 
@@ -84,7 +84,7 @@ class Sight(eqx.Module):
     def blind(cls, columns: int, bins: int) -> "Sight":
         """Sees nothing but the inputs as they are."""
         zeros = jnp.zeros((columns, bins))
-        return cls(zeros, zeros + 1.0, jnp.zeros(()), jnp.zeros((columns, columns)))
+        return cls(zeros, zeros + 1.0, jnp.zeros(()), jnp.zeros((components_of(columns), columns)))
 
     @classmethod
     def find(
@@ -115,23 +115,50 @@ _SMALLEST_SHARE = 1e-4
 """Variance of a principal component, as a share of the largest, below which it is taken for rounding or noise."""
 
 
+_MOST_COMPONENTS = 512
+"""Principal components, at most, that a table has: time and memory of all of them grow with the cube and the square of
+the columns, and few tables of so many columns have more rows than that."""
+
+
 class Components(NamedTuple):
     """The principal components of rows: their variances and directions."""
 
-    variances: np.ndarray  # [columns]
-    directions: np.ndarray  # [columns, columns]
+    variances: np.ndarray  # [components]
+    directions: np.ndarray  # [columns, components]
+
+
+def components_of(columns: int) -> int:
+    """How many principal components rows of so many columns have here: all, or those with the largest variances."""
+    return min(columns, _MOST_COMPONENTS)
 
 
 def principal(inputs: np.ndarray, weights: np.ndarray | None = None) -> Components:
     """Variances, none too small, and directions of the principal components of rows ``[rows, columns]``."""
     if len(inputs) < 2 or not inputs.shape[1]:
-        return Components(np.ones(inputs.shape[1]), np.eye(inputs.shape[1]))
-    variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(inputs.T.astype(np.float64), aweights=weights)))
+        components = components_of(inputs.shape[1])
+        return Components(np.ones(components), np.eye(inputs.shape[1], components))
+    if components_of(inputs.shape[1]) < inputs.shape[1]:
+        variances, directions = _largest(inputs, np.ones(len(inputs)) if weights is None else weights)
+    else:
+        variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(inputs.T.astype(np.float64), aweights=weights)))
     return Components(np.maximum(variances, max(_SMALLEST_SHARE * variances.max(), 1e-12)), directions)
 
 
+def _largest(inputs: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The components of the largest variances; fewer rows than components leave directions that are 0."""
+    from sklearn.utils.extmath import randomized_svd
+
+    total, most = weights.sum(), components_of(inputs.shape[1])
+    centred = (inputs - np.average(inputs, axis=0, weights=weights)) * np.sqrt(weights)[:, None]
+    _, sizes, found = randomized_svd(centred.astype(np.float32), min(most, len(inputs)), random_state=0)
+    variances, directions = np.zeros(most), np.zeros((inputs.shape[1], most))
+    variances[: len(sizes)] = sizes.astype(np.float64) ** 2 / (total - (weights**2).sum() / total)  # as `np.cov`
+    directions[:, : len(sizes)] = found.T
+    return variances, directions
+
+
 def colours(shape: Components) -> np.ndarray:
-    """A matrix ``[columns, columns]`` that gives white noise the covariance of rows, the inverse of whitening."""
+    """A matrix ``[columns, components]`` that gives white noise the covariance of rows, the inverse of whitening."""
     return np.asarray(shape.directions * np.sqrt(shape.variances), np.float32)
 
 
@@ -152,7 +179,7 @@ class Stepped(eqx.Module):
         if not isinstance(self.trunk, MLP):
             return self.trunk(self.see(x))
         # Places of sharpness 0 take most of the time of a step, for nothing.
-        plain = self.trunk.narrowed(len(x) + len(self.columns))
+        plain = self.trunk.narrowed(len(x) + len(self.sight.whitener))
         return jax.lax.cond(
             self.sight.sharpness > 0, lambda: self.trunk(self.see(x)), lambda: plain(self.see(x, places=False))
         )
@@ -174,7 +201,8 @@ def stepped(method: Method, columns: tuple[int, ...], bins: int) -> Method:
     """The method with a trunk that can see more of these columns, see `Stepped`; until it is told, it is blind."""
 
     def init(inputs: int, outputs: int, *, key: Array) -> Network:
-        network = method.init(inputs + len(columns) * (1 + bins), outputs, key=key)
+        seen = inputs + components_of(len(columns)) + len(columns) * bins
+        network = method.init(seen, outputs, key=key)
         return Network(Stepped(Sight.blind(len(columns), bins), columns, network.trunk), network.heads)
 
     return dataclasses.replace(method, init=init)
