@@ -53,7 +53,7 @@ DEFAULT_METHODS = "bbb+ncp,odc+ncp,bbb,det"
 def paper_toy(
     preset: PresetOption = Preset.reference,
     methods: MethodsOption = DEFAULT_METHODS,
-    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 20; quick: 4]")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 20; quick: 5]")] = None,
     acquisition: AcquisitionOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="A fifth of the epochs: about a minute.")] = False,
     change: SetOption = None,
@@ -81,7 +81,7 @@ def paper_toy(
 @paper.command("ablations")
 def paper_ablations(
     preset: PresetOption = Preset.reference,
-    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 20; quick: 4]")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 20; quick: 5]")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A fifth of the epochs: about a minute.")] = False,
     change: SetOption = None,
     out: OutOption = Path("runs/ablations"),
@@ -171,7 +171,7 @@ def paper_flights(
     planes: PlanesOption = None,
     preset: PresetOption = Preset.reference,
     methods: MethodsOption = DEFAULT_METHODS,
-    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 10; quick: 3]")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 10; quick: 5]")] = None,
     acquisition: AcquisitionOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="Half of the labels, fewer seeds.")] = False,
     change: SetOption = None,

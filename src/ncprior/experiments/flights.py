@@ -17,7 +17,7 @@ SCHEDULE = Schedule(epochs=2_000, initial=10, select=10, select_every=50, evalua
 
 QUICK = Schedule(epochs=1_000, initial=10, select=10, select_every=50, evaluate_every=50)
 """Half of the labels."""
-SEEDS, QUICK_SEEDS = 10, 3
+SEEDS, QUICK_SEEDS = 10, 5
 
 CONTROL = "bbb+ncp@random"
 """Always drawn beside the others: labels that no model has chosen."""
