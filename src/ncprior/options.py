@@ -68,7 +68,7 @@ def settings_of(model: Any, rows: int) -> Settings:
     changes = {
         "hidden": _plain(model.hidden),
         "learning_rate": _plain(model.learning_rate),
-        "batch_size": size,
+        "batch_size": min(size, room(rows)),  # a table may have far fewer rows than a batch
         "gamma": _plain(model.gamma),
         "noise_tie": given.get("gamma", _plain(model.gamma)),
         "gamma_per_label": model.gamma_per_label,
