@@ -48,3 +48,9 @@ def test_a_head_without_covariances_is_refused_by_rules_that_need_them():
     with pytest.raises(UserError, match="'mean' of mine \\(Plain\\) has no `deviations`"):
         model.suggest(X, n=3, acquisition="bait")
     assert len(model.suggest(X, n=3, acquisition="lcmd")) == 3
+
+
+def test_models_that_learned_nothing_take_batch_rules_too():
+    model = NCPRegressor(min_rows=1, epochs=2, members=2, hidden=(8,), random_state=0)
+    model.fit([[0.0], [1.0]], [0.0, 1.0])
+    assert len(model.suggest(np.linspace(-2, 2, 12)[:, None], 3, acquisition="max_det", random_state=0)) == 3

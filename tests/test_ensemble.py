@@ -124,7 +124,7 @@ def test_looks_grow_and_scores_weigh_gap_and_random_rows():
 
 
 def test_wide_tables_have_fewer_bins():
-    assert [bins_for(columns) for columns in (0, 1, 32, 64, 100, 1000)] == [0, 32, 32, 16, 10, 8]
+    assert [bins_for(columns) for columns in (0, 1, 32, 64, 100, 1000, 3000)] == [0, 32, 32, 16, 10, 8, 2]
 
 
 def test_scales_undo_a_wrong_noise():

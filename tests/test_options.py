@@ -19,9 +19,10 @@ from ncprior.experiments import evaluate
 from ncprior.input_priors import Gaussian
 from ncprior.methods import methods
 from ncprior.objectives import Batch
-from ncprior.options import USED, settings_of, without_effect
+from ncprior.options import USED, check_arguments, settings_of, without_effect
 from ncprior.presets import TABLES, Settings
 from ncprior.recipe import noise_of, number_columns
+from ncprior.trunks import principal
 
 KEY = jax.random.key(0)
 
@@ -51,7 +52,8 @@ def test_noise_has_the_scale_of_its_column(scale, prior):
     inputs = encoder.transform(table)
     columns = inputs[:, number_columns(encoder.groups)]
     model = NCPRegressor(input_scale=scale, input_prior=prior)
-    noised = noise_of(model, SimpleNamespace(method=SimpleNamespace(input_prior=prior)), encoder, columns)
+    engine = SimpleNamespace(method=SimpleNamespace(input_prior=prior))
+    noised = noise_of(model, engine, encoder, principal(columns), len(columns))
     noise = np.asarray(noised(jnp.asarray(inputs), key=KEY) - inputs)[:, :3]
     wanted = np.array([scale.get(name, 2.0) if isinstance(scale, dict) else scale for name in table.column_names])
     np.testing.assert_array_equal(noise[:, wanted == 0], 0)
@@ -247,7 +249,8 @@ def test_every_argument_has_an_effect_or_is_refused(method):
     inputs = encoder.transform(table)
 
     def noise(model):
-        prior = noise_of(model, SimpleNamespace(method=make_method(spec(model))), encoder, inputs[:, :3])
+        engine = SimpleNamespace(method=make_method(spec(model)))
+        prior = noise_of(model, engine, encoder, principal(inputs[:, :3]), len(inputs))
         return None if prior is None else prior(jnp.asarray(inputs), key=KEY)
 
     def spec(model):
@@ -313,3 +316,31 @@ def test_arguments_of_evaluate_are_for_the_networks_that_have_a_use_for_them():
         assert not without_effect(model)
     with pytest.raises(UserError, match="gamma has no effect on any of det, bbb, linear"):
         dataclasses.replace(config, methods=("det", "bbb", "linear"))
+
+
+def test_subclasses_with_arguments_of_their_own():
+    class Mine(NCPRegressor):
+        def __init__(self, members=2, random_state=None):
+            super().__init__("bbb", members=members, epochs=1, hidden=(4,), random_state=random_state)
+
+    assert Mine(random_state=0).fit(np.arange(8.0)[:, None], np.arange(8.0)).steps_ == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"validation_fraction": 0.2, "epochs": 2}, "a number of epochs"),
+        ({"validation_fraction": 0.2, "early_stopping": False}, "early_stopping=False"),
+        ({"method": "odc+ncp", "output_scale": 5.0, "settings": {"odc_prediction": "blend"}}, "odc_prediction 'blend'"),
+        ({"settings": {"weight_prior_std": 0.3, "ncp_weight_kl": 0.0}}, "ncp_weight_kl 0"),
+    ],
+)
+def test_arguments_without_effect_beside_others_are_refused(arguments, why):
+    with pytest.raises(UserError, match=f"has no effect with {why}"):
+        check_arguments(NCPRegressor(**arguments))
+
+
+def test_weights_that_leave_hardly_a_row_are_refused():
+    inputs = np.arange(20.0)[:, None]
+    with pytest.raises(UserError, match="20 samples whose weights make them worth 1 of equal weight"):
+        NCPRegressor(members=1, epochs=1).fit(inputs, inputs[:, 0], sample_weight=np.r_[1e6, np.full(19, 0.5)])

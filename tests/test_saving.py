@@ -42,11 +42,11 @@ def test_everything_comes_back(saved):
 
 
 def test_arguments_of_any_kind_come_back(tmp_path):
-    odd = {"hidden": range(3, 5), "gamma": Fraction(21, 2), "verbose": 0, "validation_fraction": np.float32(0.25)}
+    odd = {"hidden": range(3, 5), "gamma": Fraction(21, 2), "verbose": 0, "flip": np.float32(0.25)}
     odd |= {"random_state": np.random.RandomState(0), "callbacks": [print], "settings": {"hidden": [3, 4], "clip": 1}}
     NCPRegressor("det+ncp", **{**SMALL, **odd}).fit(TABLE, TARGETS).save(tmp_path / "model.ncp")
     again = NCPRegressor.load(tmp_path / "model.ncp")
-    assert (again.hidden, again.gamma, again.validation_fraction, again.verbose) == ((3, 4), 10.5, 0.25, 0)
+    assert (again.hidden, again.gamma, again.flip, again.verbose) == ((3, 4), 10.5, 0.25, 0)
     assert (again.random_state, again.callbacks, again.settings) == (None, (), {"hidden": (3, 4), "clip": 1})
     again.partial_fit(TABLE, TARGETS)
 
@@ -156,3 +156,13 @@ def test_a_full_disk_leaves_the_old_model(saved, tmp_path, monkeypatch):
     monkeypatch.undo()
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_arguments_that_were_changed_after_training_are_no_matter_of_the_file(tmp_path):
+    inputs = np.arange(12.0)[:, None]
+    model = NCPRegressor("det", members=2, epochs=1, hidden=(4,), random_state=0).fit(inputs, inputs[:, 0])
+    model.set_params(gamma=1.0, members=5).save(tmp_path / "m.ncp")  # of which the one has no effect with det
+    again = NCPRegressor.load(tmp_path / "m.ncp").set_params(gamma=10.0)
+    with pytest.raises(UserError, match="members is 5 and was 2 at first"):
+        again.partial_fit(inputs, inputs[:, 0])
+    np.testing.assert_array_equal(again.predict(inputs), model.predict(inputs))

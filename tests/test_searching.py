@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ncprior import NCPRegressor, searching
+from ncprior import NCPRegressor, holdout, searching
 from ncprior.data.encoding import Encoder
 from ncprior.engine import Engine, Spec
 from ncprior.ensemble import HeldOut
@@ -115,3 +115,41 @@ def test_scores_are_of_the_calibration_that_the_model_has(monkeypatch):
     after = fitted().validation_
     assert after["rmse"] == pytest.approx(before["rmse"], rel=1e-5)
     assert after["nlpd"] > before["nlpd"] + 0.1
+
+
+def test_what_is_constant_among_the_rows_that_a_member_sees_is_nothing_to_it():
+    """A column or a target that varies in held-out rows alone: in any unit the member is told the same."""
+    rng = np.random.default_rng(0)
+    found = []
+    for unit in (1.0, 1e6):
+        rare = np.zeros(80)
+        rare[0] = unit
+        table = pa.table({"number": rng.permutation(80) / 10, "rare": rare})
+        learned = learning_rows(table, rare[:, None])
+        held = hold_out(learned.inputs[:, :1], 2, Stopping(), np.random.default_rng(0), None, 2)
+        last = np.flatnonzero(learned.arranged.places == 0)
+        held = [one._replace(random=np.union1d(one.random, last), train=np.setdiff1d(one.train, last)) for one in held]
+        held = [one._replace(gap=np.setdiff1d(one.gap, last)) for one in held]
+        settings = settings_of(MODEL, 80)
+        spec = Spec(settings, "bbb+ncp", None, None, learned.encoder.groups, learned.encoder.width, 1, 8)
+        rows, _ = searching.told_without(MODEL, spec, learned, held)
+        assert not np.asarray(rows[0].inputs)[:, 1].any()
+        found.append(np.asarray(rows[0].targets)[last])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+    assert abs(found[0]) < 20
+
+
+def test_both_halves_calibrate_where_only_some_held_out_rows_are_scored(monkeypatch):
+    """With every second row scored, as in large tables, no half may be left without any."""
+    monkeypatch.setattr(holdout, "_SCORED", 16)
+    seen = []
+    kept = searching._calibration
+    monkeypatch.setattr(
+        searching, "_calibration", lambda out, *rest: seen.append((out.counts[0, 1] > 0).sum()) or kept(out, *rest)
+    )
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(300, 2))
+    NCPRegressor(members=2, hidden=(4,), random_state=0).fit(inputs, inputs[:, 0])
+    halves, whole = seen[:2], seen[2]
+    assert sum(halves) == whole
+    assert min(halves) >= whole / 4

@@ -76,7 +76,9 @@ def pick_batch(
 
         phi, std = chunked(narrow, inputs)
         seen = phi[:0]  # the belief knows the labelled rows
-        if not np.allclose(std, average(chunked(UNCERTAINTY, prediction)), rtol=0.01, atol=1e-4):
+        # What the members believe, before it is widened for what has learned nothing.
+        believed = chunked(lambda part: UNCERTAINTY(engine.predict(*members, part)), inputs)
+        if not np.allclose(std, average(believed), rtol=0.01, atol=1e-4):
             name = getattr(rule, "__name__", "the rule")
             raise UserError(
                 f"{name} goes by covariances of the mean, and the uncertainty of {engine.method.name} is not that of a "

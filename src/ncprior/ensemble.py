@@ -48,11 +48,11 @@ class Table(NamedTuple):
 
 
 class HeldOut(NamedTuple):
-    """What members say of the rows that they hold out ``[members, 2, n]``, in a unit that all share."""
+    """What members say of the rows that they hold out, in a gap and at random, in a unit that all share."""
 
     prediction: Predictive  # [members, 2 * n, outputs]
-    targets: np.ndarray
-    counts: np.ndarray  # what each row counts, 0 for those that only fill up
+    targets: np.ndarray  # likewise
+    counts: np.ndarray  # [members, 2, n]: what each row counts, 0 for those that only fill up
     copies: np.ndarray  # how many copies of each row there are
     numbers: np.ndarray  # of the rows
 

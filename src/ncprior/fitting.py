@@ -96,8 +96,8 @@ def fit(
 ) -> Fitted:
     """Trains an ensemble as the estimator ``model`` says; ``repeated`` are rows with copies that stand for weights."""
     inputs = encoder.transform(table)
-    check_rows(inputs, model.min_rows)
     arranged = Arranged.of(inputs, targets, sample_weights)
+    check_rows(inputs, arranged, model.min_rows)
     inputs, targets = inputs[arranged.places], targets[arranged.places]
     count, members = len(inputs), model.members
     epochs = model.epochs if epochs is None else epochs

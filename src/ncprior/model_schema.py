@@ -54,6 +54,7 @@ class Notes:
     bins: Annotated[int, Range(0, 1024)]
     flat: bool
     steps: tuple[Count, ...]
+    members: Count  # asked for at first; those that failed have no steps
     rows: Count
     validation: Validation | None
     fit_seconds: Annotated[float, Range(0, 1e12)]
@@ -72,7 +73,7 @@ class Notes:
         _require(self.features == len(names), "features are not as many as the encoder's columns")
         _require(self.feature_names in (None, names), "feature_names are not the encoder's")
         _require(self.target_names is None or len(self.target_names) == self.outputs, "target_names are not one each")
-        _require(len(self.steps) > 0, "there is no member")
+        _require(0 < len(self.steps) <= self.members, "there are no members, or more than were asked for")
         for score in ("rmse", "nlpd", "coverage") if self.validation else ():
             values = self.validation[score]  # type: ignore[index]
             count = len(values) if isinstance(values, list) else 1

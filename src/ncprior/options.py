@@ -1,6 +1,6 @@
 """What an estimator is asked for: its arguments and settings, checked, as the settings of a method.
 
-Nothing that is asked for is ignored: what has no effect with the method is refused, with the reason.
+What has no effect with the method, or beside another argument, is refused, with the reason.
 """
 
 import dataclasses
@@ -59,9 +59,9 @@ _INSTEAD = {
 """Settings of the experiments that an estimator has in another place."""
 
 
-def settings_of(model: Any, rows: int) -> Settings:
-    """The settings that an estimator's arguments stand for, given the number of rows."""
-    check_arguments(model)
+def settings_of(model: Any, rows: int, *, effects: bool = True) -> Settings:
+    """The settings that an estimator's arguments stand for, given the number of rows; see `check_arguments`."""
+    check_arguments(model, effects=effects)
     given = {name: _plain(value) for name, value in (model.settings or {}).items()}
     # Mini batches grow with the table, from 64 rows at 10 thousand to 512 at 100 thousand.
     size = model.batch_size or int(min(512, max(64, 2 ** round(math.log2(max(1, rows / 150))))))
@@ -84,8 +84,8 @@ def settings_of(model: Any, rows: int) -> Settings:
     return settings
 
 
-def check_arguments(model: Any) -> None:
-    """Raise if an argument of an estimator has no meaning, or no effect, whatever the table."""
+def check_arguments(model: Any, *, effects: bool = True) -> None:
+    """Raise if an argument of an estimator has no meaning, or (with ``effects``) no effect, whatever the table."""
     if not isinstance(model.method, Method) and model.method not in (*TITLES, "deep+ncp"):
         raise UserError(f"unknown method {model.method!r}: choose from {', '.join(TITLES)}, deep+ncp, or give a Method")
     if isinstance(model.input_prior, str) and model.input_prior not in INPUT_NOISE:
@@ -120,12 +120,12 @@ def check_arguments(model: Any) -> None:
             raise UserError(f"input_scale must be a number from 0 up, or a dictionary of them, got {scale!r}")
     if not isinstance(model.settings, dict | None):
         raise UserError(f"settings must be a dictionary by the names of settings, got {model.settings!r}")
-    check_settings(model)
-    for name, why in without_effect(model).items():
+    check_settings(model, effects=effects)
+    for name, why in without_effect(model).items() if effects else ():
         raise UserError(f"{name} has no effect with {why}; leave it out")
 
 
-def check_settings(model: Any) -> None:
+def check_settings(model: Any, *, effects: bool = True) -> None:
     """Raise if a setting is unknown, has another place, has no effect, or is not what an argument says."""
     given = model.settings or {}
     fields = {field.name for field in dataclasses.fields(Settings)}
@@ -135,7 +135,7 @@ def check_settings(model: Any) -> None:
             raise UserError(f"unknown setting {name!r}: choose from {known}")
         if name in _INSTEAD:
             raise UserError(f"settings: {name} is of the paper's experiments; {_INSTEAD[name]}")
-        if why := _idle(model, name):
+        if effects and (why := _idle(model, name)):
             raise UserError(f"settings: {name} has no effect with {why}; leave it out")
         for argument in (one for one, setting in _SETTING_OF.items() if setting == name):
             if _is_given(model, argument) and _plain(getattr(model, argument)) != _plain(value):
@@ -147,6 +147,8 @@ def check_settings(model: Any) -> None:
 def without_effect(model: Any) -> dict[str, str]:
     """Arguments that are not at their defaults and change nothing, and what makes it so."""
     idle = {name: _idle(model, setting) for name, setting in _SETTING_OF.items() if _is_given(model, name)}
+    if _is_given(model, "validation_fraction") and (model.epochs is not None or not model.early_stopping):
+        idle["validation_fraction"] = "early_stopping=False" if model.epochs is None else "a number of epochs"
     return {name: why for name, why in idle.items() if why}
 
 
@@ -160,15 +162,27 @@ def _idle(model: Any, setting: str) -> str | None:
         return f"method {model.method!r}"
     if setting in ("hidden", "leaky_slope") and model.trunk is not None and model.method != "deep+ncp":
         return "a trunk of your own"
+    given = model.settings or {}
+    if setting in _OUTPUT_PRIOR and given.get("odc_prediction") == "blend":
+        return "odc_prediction 'blend'"
+    if setting == "weight_prior_std" and "ncp" in model.method and given.get("ncp_weight_kl") == 0:
+        return "ncp_weight_kl 0"
     return "an input_prior of your own" if setting == "input_noise_std" and own_prior else None
 
 
 def _is_given(model: Any, argument: str) -> bool:
     """Whether an argument is not at its default."""
-    value, default = getattr(model, argument), inspect.signature(type(model)).parameters[argument].default
+    value, default = getattr(model, argument), _default(type(model), argument)
     if callable(value) or isinstance(value, dict):
         return True
     return bool(_plain(value) != default)
+
+
+def _default(kind: type, argument: str) -> Any:
+    """The default of an argument in the first of the classes that has it: a subclass may take others, or none."""
+    makers = (vars(base)["__init__"] for base in reversed(kind.__mro__) if "__init__" in vars(base))
+    signatures = (inspect.signature(maker).parameters for maker in makers)
+    return next(parameters[argument].default for parameters in signatures if argument in parameters)
 
 
 def _plain(value: Any) -> Any:

@@ -89,12 +89,17 @@ class LearningRows(NamedTuple):
     scale: np.ndarray
 
 
-def check_rows(inputs: np.ndarray, fewest: int) -> None:
-    """Raise if there are fewer encoded rows than these; warn if no input tells them apart."""
+def check_rows(inputs: np.ndarray, arranged: Arranged, fewest: int) -> None:
+    """Raise if there are fewer encoded rows than these, also by their weights; warn if no input tells them apart."""
     if (count := len(inputs)) < fewest:
         raise UserError(
             f"nothing can be learned from {count} sample{'s' if count > 1 else ''} with a target: give at least "
             f"{fewest}, or ask for a model that knows nothing with min_rows={count} (--min-rows {count})"
+        )
+    if (effective := arranged.effective(np.arange(len(arranged.places)))) < fewest:
+        raise UserError(
+            f"nothing can be learned from {count} samples whose weights make them worth {effective:.3g} of equal "
+            f"weight: give weights that differ less, or ask for it with min_rows={int(effective)}"
         )
     if inputs.shape[1] == 1:  # the one that says whether something is unexpected
         warnings.warn(
@@ -122,6 +127,8 @@ def number_columns(groups: Sequence[Group]) -> list[int]:
 
 def bins_for(columns: int) -> int:
     """How many quantiles of each of so many columns are seen."""
+    if columns > _PLACES:
+        return max(1, _FEWEST_BINS * _PLACES // columns)
     return min(_BINS, max(_FEWEST_BINS, _PLACES // columns)) if columns else 0
 
 

@@ -54,6 +54,7 @@ def save(model: Any, path: Path) -> None:
         "bins": spec.bins,
         "flat": model._flat_,
         "steps": model.steps_,
+        "members": model._members_,
         "rows": model.n_rows_,
         "validation": model.validation_,
         "fit_seconds": model.fit_seconds_,
@@ -97,7 +98,7 @@ def _restore(cls: Any, stream: BinaryIO, size: int, own: dict[str, Any]) -> Any:
     given: dict[str, Any] = {name: own[name] for name in notes.own}
     model = cls(**model_schema.read_arguments(header.notes["arguments"], cls._get_param_names()))
     model.set_params(**given)
-    settings_of(model, notes.rows)  # raises where arguments have no meaning
+    settings_of(model, notes.rows, effects=False)  # raises where arguments have no meaning
     spec = Spec(
         notes.settings,
         given.get("method") or str(notes.method),
@@ -125,7 +126,7 @@ def _restore(cls: Any, stream: BinaryIO, size: int, own: dict[str, Any]) -> Any:
     model.calibration_, model._known_ = arrays["calibration"], arrays["known"]
     model.target_shift_, model.target_scale_ = arrays["shift"], arrays["scale"]
     model._flat_, model.steps_, model.n_rows_ = notes.flat, notes.steps, notes.rows
-    model._members_ = model.members
+    model._members_ = notes.members
     model.validation_, model.fit_seconds_ = notes.validation, notes.fit_seconds
     model.target_names_, model.n_features_in_ = notes.target_names, notes.features
     if notes.feature_names is not None:

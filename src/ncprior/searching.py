@@ -77,7 +77,8 @@ def search(
 
     # Scores are of rows that did not calibrate: those of each half with what the other half says.
     random = held[0].random
-    half = np.unique(same[random], return_inverse=True)[1] % 2
+    group = np.unique(same[random], return_inverse=True)[1]
+    half = (np.random.default_rng(seed).permutation(group.max() + 1) % 2)[group]
     in_half = np.zeros(len(learned.inputs), int)
     in_half[random] = half
     halves = [
@@ -106,7 +107,13 @@ def told_without(
         encoding = learned.encoder.refit(learned.table, np.unique(places[seen]))
         inputs = encoding.transform(learned.table)[places]
         counts = None if weights is None else weights[seen]
+        # What is constant among the rows that a member sees is nothing to it, as a constant column of a table is left
+        # out; and the unit of a constant target must not be that of the file.
+        numbers = np.array(number_columns(learned.encoder.groups), int)
+        inputs[:, numbers[np.ptp(inputs[seen][:, numbers], axis=0) == 0]] = 0
         shift, scale = units(learned.targets[seen], counts)
+        varies = np.ptp(learned.targets[seen], axis=0) > 1e-12 * np.abs(shift)
+        scale = np.where(varies, scale, learned.scale)
         targets = ((learned.targets - shift) / scale).astype(np.float32)
         unit = ((shift - learned.shift) / learned.scale, scale / learned.scale)
         rows = padded(inputs, targets, learned.arranged, *unit)
@@ -135,13 +142,11 @@ def _calibration(out: HeldOut, members: int, families: int, effective: list[floa
 
 def _validate(
     predicted: Predictive, calibrations: list[np.ndarray], half: np.ndarray, learned: LearningRows, rows: np.ndarray
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
     """What the members come to together on rows that none of them had seen, each half with its own calibration.
 
     Numbers, or lists of them if there are several outputs.
     """
-    if not len(rows):
-        return None
     arranged = learned.arranged
     truth = ((learned.targets[rows] - learned.shift) / learned.scale).astype(np.float32)
     error, density, inside = (np.empty(truth.shape) for _ in range(3))
