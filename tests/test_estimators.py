@@ -4,6 +4,7 @@ import os
 import pickle
 import signal
 from contextlib import nullcontext
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -43,6 +44,12 @@ def wave(rows=200, seed=0):
 @parametrize_with_checks([NCPRegressor(members=2, hidden=(16,), epochs=60, random_state=0)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+@pytest.fixture
+def short_search(monkeypatch):
+    """For tests that hold rows out and do not mind how long is trained."""
+    monkeypatch.setattr(searching, "Stopping", partial(searching.Stopping, fewest=100, most=225))
 
 
 @pytest.fixture(scope="module")
@@ -423,6 +430,7 @@ def test_noise_keeps_the_shape_of_the_rows_that_were_there_before(monkeypatch):
     np.testing.assert_allclose(np.sqrt(np.diag(shape @ shape.T)), 1, atol=0.35)
 
 
+@pytest.mark.usefixtures("short_search")
 def test_copies_of_a_row_are_held_out_together():
     X, y = wave(30)
     for times in (2, 3):
@@ -436,6 +444,7 @@ def test_copies_of_a_row_are_held_out_together():
     assert few.validation_["rows"] == 3
 
 
+@pytest.mark.usefixtures("short_search")
 def test_copies_that_stand_for_weights_give_nothing_away():
     """However few they are: noise cannot be predicted, and held-out rows must say so."""
     rng = np.random.default_rng(0)
@@ -449,6 +458,7 @@ def test_copies_that_stand_for_weights_give_nothing_away():
     assert found["rmse"] > 0.8
 
 
+@pytest.mark.usefixtures("short_search")
 def test_weights_of_one_are_no_weights():
     """Copies of rows that the table has by itself do not stand for weights then, and may be parted."""
     X, y = wave(40)
@@ -461,6 +471,7 @@ def test_weights_of_one_are_no_weights():
     np.testing.assert_array_equal(model.fit(X, y, sample_weight=dropped).predict(X), without)
 
 
+@pytest.mark.usefixtures("short_search")
 def test_held_out_rows_of_several_outputs():
     X, y = wave(60)
     model = NCPRegressor(members=2, hidden=(8,), random_state=0)
@@ -524,6 +535,7 @@ def test_a_mini_batch_has_no_room_for_more_than_the_table():
     assert settings_of(NCPRegressor(batch_size=100), 1000).batch_size == 100
 
 
+@pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize("different", [1, 2, 3])
 def test_few_different_rows_are_enough_to_search(different):
     X, y = wave(different)
@@ -533,6 +545,7 @@ def test_few_different_rows_are_enough_to_search(different):
     assert np.isfinite(model.predict(X)).all()
 
 
+@pytest.mark.usefixtures("short_search")
 def test_few_members_search_on_many_rows(monkeypatch):
     for part in (searching, recipe):  # which also noises fewer rows then
         monkeypatch.setattr(part, "MANY", 40)
@@ -554,6 +567,7 @@ def test_few_members_search_on_many_rows(monkeypatch):
     assert len(set(shares[::2])) == len(set(shares[1::2])) == 1
 
 
+@pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize("method", ["det", "odc+ncp", "deep+ncp"])
 def test_every_method_can_search(method):
     X, y = wave(30)

@@ -133,7 +133,6 @@ HUGE = 10**20
             lambda: NCPRegressor(hidden=(60_000, 60_000)),
             "weights must be at most 250,000,000, got 3,600,000,000: those",
         ),
-        (lambda: NCPRegressor(batch_size=HUGE), "batch_size must be a whole number from 1 to"),
         (lambda: Settings(batch_size=HUGE), "batch_size must be a whole number from 1 to"),
         (lambda: Schedule(epochs=HUGE), "epochs must be at most"),
         (lambda: Schedule(select=HUGE), "select must be at most"),
