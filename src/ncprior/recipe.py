@@ -21,7 +21,8 @@ from ncprior.trunks import Components, Sight, colours, principal
 
 _BINS, _FEWEST_BINS, _PLACES = 32, 8, 1_024
 """Quantiles of a column that members with sharp sight see; in tables with many columns fewer, so that a row has about
-as many places in bins as the last number says at most: more take long and tell little."""
+as many places in bins as the last number says at most, or eight times as many where that would leave fewer bins than
+the second number: more take long and tell little."""
 
 MANY = 5_000
 """Rows from which on so many are held out that few members are enough to search with, though they see fewer gaps, and
