@@ -103,10 +103,10 @@ def make_training(hidden: tuple[int, ...], inputs: int, seeds: int, labels: int,
     import jax.numpy as jnp
     import numpy as np
 
-    from ncprior.methods import methods
-    from ncprior.optimizers import adam
-    from ncprior.presets import REFERENCE
-    from ncprior.training import Clock, Rows, Trainer, over_seeds, seed_keys, seed_mesh, train_seeds
+    from ncprior.core.methods import methods
+    from ncprior.core.optimizers import adam
+    from ncprior.core.settings import REFERENCE
+    from ncprior.core.training import Clock, Rows, Trainer, over_seeds, seed_keys, seed_mesh, train_seeds
 
     settings = dataclasses.replace(REFERENCE, hidden=hidden, **changes)
     optimizer = adam(settings.learning_rate, clip=settings.clip, epsilon_hat=settings.epsilon_hat)
@@ -182,10 +182,10 @@ def wide() -> dict[str, Any]:
     import jax.numpy as jnp
     import numpy as np
 
+    from ncprior.core.methods import methods
     from ncprior.data.dataset import Dataset
-    from ncprior.experiments.data_parallel import Regression, Schedule
-    from ncprior.experiments.regression import configure
-    from ncprior.methods import methods
+    from ncprior.experiments.paper.data_parallel import Regression, Schedule
+    from ncprior.experiments.paper.regression import configure
 
     steps, random, settings = 60, np.random.default_rng(0), configure().settings
     inputs, targets = (random.normal(size=(256 * steps, n)).astype(np.float32) for n in (8, 1))
@@ -214,9 +214,9 @@ def scoring() -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
-    from ncprior.active import choose
-    from ncprior.methods import methods
-    from ncprior.presets import PAPER
+    from ncprior.core.active import choose
+    from ncprior.core.methods import methods
+    from ncprior.core.settings import PAPER
 
     probe, rows = make_probe(), 700_000
     method = methods(dataclasses.replace(PAPER, hidden=(50, 50)))["bbb+ncp"]
@@ -238,9 +238,9 @@ def compilations() -> dict[str, Any]:
     """How often the program of a run is compiled while labels arrive; the most of the four methods."""
     import jax
 
-    from ncprior.active import Simulation
+    from ncprior.core.active import Simulation
     from ncprior.data import toy as toy_data
-    from ncprior.experiments import toy as toy_experiment
+    from ncprior.experiments.paper import toy as toy_experiment
 
     names: list[str] = []
 

@@ -13,15 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ncprior.active import Schedule, Simulation
+from ncprior.core.active import Schedule, Simulation
+from ncprior.core.input_priors import Gaussian
+from ncprior.core.methods import Method, predict_normal
+from ncprior.core.networks import BayesianMean, Heads, Network, Noise
+from ncprior.core.objectives import NLL, MeanNCP, View, Weighted
+from ncprior.core.optimizers import adam
+from ncprior.core.output_priors import OutputPrior
+from ncprior.core.training import Trainer
 from ncprior.data import toy
-from ncprior.input_priors import Gaussian
-from ncprior.methods import Method, predict_normal
-from ncprior.networks import BayesianMean, Heads, Network, Noise
-from ncprior.objectives import NLL, MeanNCP, View, Weighted
-from ncprior.optimizers import adam
-from ncprior.output_priors import OutputPrior
-from ncprior.training import Trainer
 
 
 class ResidualTrunk(eqx.Module):

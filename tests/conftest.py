@@ -21,7 +21,7 @@ import jax
 import pytest
 from hypothesis import settings
 
-from ncprior.engine import _engine
+from ncprior.tables.programs import _engine
 
 jax.config.update("jax_num_cpu_devices", 2)
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ncprior import acquisition
-from ncprior.acquisition import SCORES, Acquisition, draw_with_replacement, gumbel_top_k
-from ncprior.prediction import MixturePrediction, Prediction
+from ncprior.core import acquisition
+from ncprior.core.acquisition import SCORES, Acquisition, draw_with_replacement, gumbel_top_k
+from ncprior.core.prediction import MixturePrediction, Prediction
 
 examples = settings(max_examples=50, deadline=None, derandomize=True)
 

@@ -4,15 +4,16 @@ import jax
 import numpy as np
 import pytest
 
-from ncprior.acquisition import Acquisition, random
-from ncprior.active import Schedule, Simulation, predict_in_blocks
+from ncprior.core.acquisition import Acquisition, random
+from ncprior.core.active import Schedule, Simulation
+from ncprior.core.blocks import predict_in_blocks
+from ncprior.core.methods import methods
+from ncprior.core.optimizers import adam
+from ncprior.core.settings import PAPER, REFERENCE
+from ncprior.core.training import Trainer
 from ncprior.data import toy
 from ncprior.data.dataset import Dataset
 from ncprior.errors import UserError
-from ncprior.methods import methods
-from ncprior.optimizers import adam
-from ncprior.presets import PAPER, REFERENCE
-from ncprior.training import Trainer
 
 SMALL = dataclasses.replace(REFERENCE, hidden=(16,))
 SHORT = Schedule(epochs=12, initial=10, select=2, select_every=4, evaluate_every=2)

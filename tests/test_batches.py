@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncprior.acquisition import information_gain
-from ncprior.batches import RULES, sketch
-from ncprior.prediction import Prediction
+from ncprior.core.acquisition import information_gain
+from ncprior.core.prediction import Prediction
+from ncprior.tables.batches import RULES, sketch
 
 examples = settings(max_examples=50, deadline=None, derandomize=True)
 

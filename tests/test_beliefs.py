@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from ncprior import NCPRegressor
-from ncprior.engine import Engine, Spec
+from ncprior.core.methods import methods
+from ncprior.core.networks import BayesianMean, Network
+from ncprior.core.settings import TABLES
 from ncprior.errors import UserError
-from ncprior.methods import methods
-from ncprior.networks import BayesianMean, Network
-from ncprior.presets import TABLES
+from ncprior.tables.programs import Engine, Spec
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

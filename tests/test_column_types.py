@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from ncprior.cli.main import main
-from ncprior.data import tables
+from ncprior.data import table_files
 from ncprior.data.column_types import check_held, csv_table, plain, python_rows
 from ncprior.data.encoding import Encoder
 from ncprior.data.labelled import check_inputs, known_targets
 from ncprior.errors import UserError
-from ncprior.estimators import NCPRegressor
+from ncprior.tables.estimator import NCPRegressor
 
 TEXT = pa.array(["1", "2", None])
 COUNTS = pa.array([1, 2, None])
@@ -114,7 +114,7 @@ def test_inputs_of_every_type_are_used_or_refused(kind):
         for check in (Encoder.fit, check_inputs):
             assert "column 'x' holds " in refusal(check, table)
         return
-    check_inputs(tables.as_table(table))
+    check_inputs(table_files.as_table(table))
     encoder = Encoder.fit(table)
     assert encoder.columns[0].kind == becomes
     assert np.isfinite(encoder.transform(table)).all()
@@ -126,7 +126,7 @@ def test_inputs_of_every_type_are_used_or_refused(kind):
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_targets_of_every_type_are_used_or_refused(kind):
-    table = tables.as_table(column_of(kind))
+    table = table_files.as_table(column_of(kind))
     said = refusal(known_targets, table, ["x"])
     becomes = TYPES[kind][1]
     if becomes in (NUMBERS, FLAG) or kind in ("string_view", "runs of views", "dictionary of int64"):
@@ -147,14 +147,14 @@ def test_files_of_every_type_are_read_and_written(tmp_path, kind, name):
         return
     else:
         pq.write_table(plain(table), path)
-    read = tables.read(path)
+    read = table_files.read(path)
     if name == "t.arrow":  # Parquet has fewer types
         assert python_rows(read.select(["x"])) == python_rows(plain(table).select(["x"]))
     if refusal(check_held, out, read.schema):
         return
-    with tables.write(out) as append:
+    with table_files.write(out) as append:
         append(read)
-    assert tables.read(out).num_rows == 3
+    assert table_files.read(out).num_rows == 3
 
 
 def test_what_csv_cannot_hold_is_refused_before_any_work(tmp_path):

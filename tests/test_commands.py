@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ncprior.cli.main import main
-from ncprior.experiments.learning_curves import load_networks
+from ncprior.experiments.paper.learning_curves import load_networks
+from ncprior.experiments.paper.regression import UNUSED
 from ncprior.experiments.records import Records
-from ncprior.experiments.regression import UNUSED
 
 NCPRIOR = str(Path(sys.executable).parent / "ncprior")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -382,7 +382,9 @@ def test_regression_runs_its_seeds_with_the_settings_asked_for(flights, tmp_path
     options = [word for name, value in asked.items() for word in ("--set", f"{name}={value}")]
     words = ["paper", "regression", "--data", flights, "--methods", "bbb+ncp", "--seeds", 2, *options, "--out", out]
     monkeypatch.setattr(sys, "argv", ["ncprior", *map(str, words)])
-    monkeypatch.setattr("ncprior.experiments.regression.baselines", lambda _: ({}, []))  # they have their own tests
+    monkeypatch.setattr(
+        "ncprior.experiments.paper.regression.baselines", lambda _: ({}, [])
+    )  # they have their own tests
     with pytest.raises(SystemExit) as stop:
         main()
     assert not stop.value.code

@@ -12,7 +12,7 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
-from ncprior.data import labelled, tables
+from ncprior.data import labelled, table_files
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
 
@@ -63,12 +63,12 @@ def damaged(content: bytes, random: np.random.Generator) -> bytes:
 
 def use(file: Path) -> None:
     """What the commands do with a table, but for the networks."""
-    rows = tables.read(file)
+    rows = table_files.read(file)
     labelled.known_targets(rows, ["y"])
     inputs = rows.drop_columns(["y"])
     labelled.check_inputs(inputs)
     encoder = Encoder.fit(inputs)
-    for piece in tables.stream(file, rows=20):
+    for piece in table_files.stream(file, rows=20):
         encoder.transform(piece)
         piece.take(np.arange(piece.num_rows)[::-1]).select(["text", "category"]).to_pydict()
 
@@ -102,7 +102,7 @@ def test_damage_is_never_a_crash(tmp_path):
 def test_sound_files_are_used(tmp_path, place):
     file = sound_files(tmp_path)[place]
     use(file)
-    assert tables.read(file, ["view", "text", "y"]).column_names == ["view", "text", "y"]
+    assert table_files.read(file, ["view", "text", "y"]).column_names == ["view", "text", "y"]
 
 
 def test_damage_is_told_with_the_column(tmp_path):
@@ -115,8 +115,8 @@ def test_damage_is_told_with_the_column(tmp_path):
     with pa.ipc.new_file(str(file), table.schema) as writer:
         writer.write_table(table)
     with pytest.raises(UserError, match=r"t\.arrow: column 'colour' is damaged \(.*\); get the file anew"):
-        tables.read(file)
-    assert tables.read(file, ["x"])["x"].to_pylist() == [1, 2]  # what is not wanted is not looked at
+        table_files.read(file)
+    assert table_files.read(file, ["x"])["x"].to_pylist() == [1, 2]  # what is not wanted is not looked at
 
 
 @pytest.mark.parametrize("name", ["t.arrow", "t.parquet"])
@@ -128,6 +128,6 @@ def test_text_that_is_not_utf8_is_refused(tmp_path, name):
     else:
         feather.write_feather(table, str(tmp_path / name))
     with pytest.raises(UserError, match=r"column 'word' has letters that are not UTF-8"):
-        tables.read(tmp_path / name)
+        table_files.read(tmp_path / name)
     with pytest.raises(UserError, match=r"column 'word' has letters that are not UTF-8"):
         Encoder.fit(table)

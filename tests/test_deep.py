@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ncprior.deep import _TRAINING_SAMPLES, DeepMean, ExpectedNLL, SampledMeanNCP, deep_ncp
-from ncprior.distributions import Normal
-from ncprior.methods import methods
-from ncprior.networks import Network
-from ncprior.objectives import NLL, Batch, View
-from ncprior.output_priors import OutputPrior
-from ncprior.presets import TABLES
+from ncprior.core.deep import _TRAINING_SAMPLES, DeepMean, ExpectedNLL, SampledMeanNCP, deep_ncp
+from ncprior.core.distributions import Normal
+from ncprior.core.methods import methods
+from ncprior.core.networks import Network
+from ncprior.core.objectives import NLL, Batch, View
+from ncprior.core.output_priors import OutputPrior
+from ncprior.core.settings import TABLES
 
 KEY = jax.random.key(0)
 X = jnp.array([0.5, -1.0])

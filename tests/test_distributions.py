@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from ncprior.distributions import Bernoulli, Normal
+from ncprior.core.distributions import Bernoulli, Normal
 
 examples = settings(max_examples=50, deadline=None, derandomize=True)
 

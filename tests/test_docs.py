@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ncprior.presets import DIFFERENCES, NOT_FOLLOWED, PAPER, REFERENCE
+from ncprior.core.settings import DIFFERENCES, NOT_FOLLOWED, PAPER, REFERENCE
 
 DOCS = Path(__file__).parent.parent / "docs"
 

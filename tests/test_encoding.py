@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncprior.data import tables
+from ncprior.data import table_files
 from ncprior.data.encoding import Encoder, Group
 from ncprior.data.labelled import check_inputs
-from ncprior.data.tables import as_table
+from ncprior.data.table_files import as_table
 from ncprior.errors import UserError
 
 
@@ -610,8 +610,8 @@ def test_ten_thousand_columns_take_seconds(tmp_path, name):
     )
     (feather.write_feather if name == "wide.feather" else pa_csv.write_csv)(wide, str(tmp_path / name))
     started = time.process_time()
-    names = tables.schema_of(tmp_path / name).names
-    table = tables.read(tmp_path / name, names)
+    names = table_files.schema_of(tmp_path / name).names
+    table = table_files.read(tmp_path / name, names)
     check_inputs(table)
     encoder = Encoder.fit(table)
     matrix = encoder.transform(table)

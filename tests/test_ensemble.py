@@ -8,21 +8,22 @@ import optax
 import pytest
 from scipy import integrate, stats
 
-from ncprior import NCPRegressor, trunks
-from ncprior.calibration import Densities, best_scales, best_share
-from ncprior.distributions import Normal
-from ncprior.ensemble import Ensemble
-from ncprior.holdout import Holdout, Look, Stopping, held_numbers, hold_out
-from ncprior.input_priors import Gaussian, Radial, Shaped
-from ncprior.methods import methods
-from ncprior.networks import MLP, Network
-from ncprior.objectives import Away, Batch, MeanNCP, NoiseTie, PerLabel, View
-from ncprior.optimizers import averaged, warmed_up
-from ncprior.output_priors import OutputPrior
-from ncprior.prediction import MixturePrediction, Prediction, heavy_tailed, mix
-from ncprior.presets import TABLES
-from ncprior.recipe import Arranged, bins_for
-from ncprior.trunks import Sight, Stepped, colours, principal
+from ncprior import NCPRegressor
+from ncprior.core.distributions import Normal
+from ncprior.core.input_priors import Gaussian, Radial, Shaped
+from ncprior.core.methods import methods
+from ncprior.core.networks import MLP, Network
+from ncprior.core.objectives import Away, Batch, MeanNCP, NoiseTie, PerLabel, View
+from ncprior.core.optimizers import averaged, warmed_up
+from ncprior.core.output_priors import OutputPrior
+from ncprior.core.prediction import MixturePrediction, Prediction, heavy_tailed, mix
+from ncprior.core.settings import TABLES
+from ncprior.tables import input_features
+from ncprior.tables.calibration import Densities, best_scales, best_share
+from ncprior.tables.ensemble import Ensemble
+from ncprior.tables.holdout import Holdout, Look, Stopping, held_numbers, hold_out
+from ncprior.tables.input_features import Sight, Stepped, colours, principal
+from ncprior.tables.recipe import Arranged, bins_for
 
 KEY = jax.random.key(0)
 
@@ -240,7 +241,7 @@ def test_wide_tables_have_the_largest_components_only(monkeypatch):
     data = (rng.normal(size=(400, 3)) * [5.0, 3.0, 2.0]) @ rng.normal(size=(3, 40)) + 0.01 * rng.normal(size=(400, 40))
     weights = rng.uniform(0.5, 1.5, 400)
     whole = principal(data, weights)
-    monkeypatch.setattr(trunks, "_MOST_COMPONENTS", 8)
+    monkeypatch.setattr(input_features, "_MOST_COMPONENTS", 8)
     few = principal(data, weights)
     assert few.directions.shape == (40, 8)
     np.testing.assert_allclose(few.variances[:3], whole.variances[::-1][:3], rtol=1e-3)

@@ -22,14 +22,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ncprior import NCPRegressor, acquisition, recipe, searching
-from ncprior.ensemble import Ensemble
+from ncprior import NCPRegressor
+from ncprior.core import acquisition
+from ncprior.core.input_priors import Gaussian
+from ncprior.core.methods import methods
+from ncprior.core.settings import TABLES
 from ncprior.errors import UserError
-from ncprior.holdout import Stopping
-from ncprior.input_priors import Gaussian
-from ncprior.methods import methods
-from ncprior.options import settings_of
-from ncprior.presets import TABLES
+from ncprior.tables import recipe, search
+from ncprior.tables.ensemble import Ensemble
+from ncprior.tables.holdout import Stopping
+from ncprior.tables.options import settings_of
 
 SMALL = {"members": 2, "hidden": (8,), "epochs": 3, "random_state": 0}
 
@@ -49,7 +51,7 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.fixture
 def short_search(monkeypatch):
     """For tests that hold rows out and do not mind how long is trained."""
-    monkeypatch.setattr(searching, "Stopping", partial(searching.Stopping, fewest=100, most=225))
+    monkeypatch.setattr(search, "Stopping", partial(search.Stopping, fewest=100, most=225))
 
 
 @pytest.fixture(scope="module")
@@ -338,14 +340,14 @@ def test_a_heavy_row_is_not_held_out_in_part():
     X, y = wave(60)
     weights = np.where(np.arange(60) < 6, 10.5, 0.5)
     parts = []
-    kept = searching.hold_out
+    kept = search.hold_out
 
     def watched(columns, members, stopping, rng, equal, neighbours):
         parts.append((equal, kept(columns, members, stopping, rng, equal, neighbours)))
         return parts[-1][1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(searching, "hold_out", watched)
+        patch.setattr(search, "hold_out", watched)
         NCPRegressor(members=2, hidden=(4,), random_state=0).fit(X, y, sample_weight=weights)
     ((equal, held),) = parts
     assert len(equal) > 70
@@ -547,16 +549,16 @@ def test_few_different_rows_are_enough_to_search(different):
 
 @pytest.mark.usefixtures("short_search")
 def test_few_members_search_on_many_rows(monkeypatch):
-    for part in (searching, recipe):  # which also noises fewer rows then
+    for part in (search, recipe):  # which also noises fewer rows then
         monkeypatch.setattr(part, "MANY", 40)
-    monkeypatch.setattr(searching, "_SEARCHERS", 2)
+    monkeypatch.setattr(search, "_SEARCHERS", 2)
     X, y = wave(60)
     searched = []
-    search = Ensemble.search
+    real = Ensemble.search
     monkeypatch.setattr(
         Ensemble,
         "search",
-        lambda self, rows, held, *rest: searched.append(len(held)) or search(self, rows, held, *rest),
+        lambda self, rows, held, *rest: searched.append(len(held)) or real(self, rows, held, *rest),
     )
     model = NCPRegressor(members=5, hidden=(4,), random_state=0).fit(X, np.column_stack([y, -y]))
     assert searched == [1, 1]

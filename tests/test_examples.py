@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import ncprior.batches
-import ncprior.distributions
-import ncprior.estimators
-import ncprior.input_priors
-import ncprior.prediction
+import ncprior.core.distributions
+import ncprior.core.input_priors
+import ncprior.core.prediction
 import ncprior.schema
+import ncprior.tables.batches
+import ncprior.tables.estimator
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -29,11 +29,11 @@ def test_ncp_for_a_network_of_ones_own():
 @pytest.mark.parametrize(
     "module",
     [
-        ncprior.batches,
-        ncprior.distributions,
-        ncprior.estimators,
-        ncprior.input_priors,
-        ncprior.prediction,
+        ncprior.tables.batches,
+        ncprior.core.distributions,
+        ncprior.tables.estimator,
+        ncprior.core.input_priors,
+        ncprior.core.prediction,
         ncprior.schema,
     ],
 )
@@ -53,7 +53,7 @@ def test_the_code_in_the_readme_runs():
 
 def test_the_code_in_the_guide_to_tables_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ncprior.fitting._STEPS", 10)
+    monkeypatch.setattr("ncprior.tables.fitting._STEPS", 10)
     (block,) = re.findall(r"```python\n(.*?)```", (EXAMPLES.parent / "docs" / "tables.md").read_text(), re.DOTALL)
     rows = np.random.default_rng(0).normal(size=(12, 2))
     names = {"X": rows, "y": rows[:, 0], "X_new": rows, "X_pool": rows}

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ncprior.active import Schedule
+from ncprior.core.active import Schedule
+from ncprior.core.settings import PAPER
 from ncprior.errors import UserError
-from ncprior.experiments import function_prior
-from ncprior.experiments.function_prior import STAGES, Config, configure
+from ncprior.experiments.paper import function_prior
+from ncprior.experiments.paper.function_prior import STAGES, Config, configure
 from ncprior.experiments.records import Records
-from ncprior.presets import PAPER
 from ncprior.report.function_prior import collect
 from ncprior.report.page import report
 

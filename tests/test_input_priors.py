@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ncprior.input_priors import FlipCategories, Gaussian, PerColumn, Shaped, Some, Uniform
-from ncprior.trunks import colours, principal
+from ncprior.core.input_priors import FlipCategories, Gaussian, PerColumn, Shaped, Some, Uniform
+from ncprior.tables.input_features import colours, principal
 
 ROWS = 4000
 KEY = jax.random.key(0)

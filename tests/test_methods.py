@@ -11,14 +11,14 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
-from ncprior.distributions import Bernoulli, Normal
-from ncprior.input_priors import Gaussian, Uniform
-from ncprior.methods import TITLES, Method, methods, predict_blend, predict_mixture, predict_normal, title
-from ncprior.networks import Linear, Network, Noise, PointMean
-from ncprior.objectives import NLL, Batch, View, Weighted
-from ncprior.output_priors import OutputPrior
-from ncprior.prediction import MixturePrediction, Prediction
-from ncprior.presets import PAPER, PRESETS
+from ncprior.core.distributions import Bernoulli, Normal
+from ncprior.core.input_priors import Gaussian, Uniform
+from ncprior.core.methods import TITLES, Method, methods, predict_blend, predict_mixture, predict_normal, title
+from ncprior.core.networks import Linear, Network, Noise, PointMean
+from ncprior.core.objectives import NLL, Batch, View, Weighted
+from ncprior.core.output_priors import OutputPrior
+from ncprior.core.prediction import MixturePrediction, Prediction
+from ncprior.core.settings import PAPER, PRESETS
 
 KEY = jax.random.key(0)
 ROWS, INPUTS, OUTPUTS = 3, 2, 2

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from ncprior.metrics import METRICS, coverage, crps
-from ncprior.prediction import MixturePrediction, Prediction
+from ncprior.core.metrics import METRICS, coverage, crps
+from ncprior.core.prediction import MixturePrediction, Prediction
 
 # Three rows, two outputs.
 MEAN = np.array([[0.0, 1.0], [2.0, -1.0], [0.5, 0.5]])

@@ -16,7 +16,7 @@ import pytest
 from ncprior import NCPRegressor
 from ncprior.cli.main import main
 from ncprior.errors import UserError
-from ncprior.model_file import FORMAT, read_arrays, read_header, to_bytes
+from ncprior.tables.model_file import FORMAT, read_arrays, read_header, to_bytes
 
 ROWS = 48
 TABLE = pa.table(

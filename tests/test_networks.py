@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ncprior.distributions import Bernoulli, Normal
-from ncprior.networks import MLP, BayesianMean, Linear, Network, Noise, Ood, PointMean, glorot_uniform
+from ncprior.core.distributions import Bernoulli, Normal
+from ncprior.core.networks import MLP, BayesianMean, Linear, Network, Noise, Ood, PointMean, glorot_uniform
 
 KEY = jax.random.key(0)
 FEATURES = jnp.array([0.5, -2.0, 0.0, 1.5])

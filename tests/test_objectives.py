@@ -8,10 +8,10 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
-from ncprior.distributions import Bernoulli, Normal
-from ncprior.input_priors import Gaussian, PerColumn, Some, Uniform
-from ncprior.networks import MLP, BayesianMean, Linear, Network, Noise, Ood, PointMean
-from ncprior.objectives import (
+from ncprior.core.distributions import Bernoulli, Normal
+from ncprior.core.input_priors import Gaussian, PerColumn, Some, Uniform
+from ncprior.core.networks import MLP, BayesianMean, Linear, Network, Noise, Ood, PointMean
+from ncprior.core.objectives import (
     NLL,
     Away,
     Batch,
@@ -27,7 +27,7 @@ from ncprior.objectives import (
     WeightKL,
     total,
 )
-from ncprior.output_priors import OutputPrior
+from ncprior.core.output_priors import OutputPrior
 
 KEY = jax.random.key(0)
 

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from ncprior.optimizers import adam, sum_of_squares
+from ncprior.core.optimizers import adam, sum_of_squares
 
 RATE = 0.01
 STEPS = 6

@@ -12,17 +12,17 @@ import pyarrow as pa
 import pytest
 
 from ncprior import NCPRegressor
+from ncprior.core.input_priors import Gaussian
+from ncprior.core.methods import methods
+from ncprior.core.objectives import Batch
+from ncprior.core.settings import TABLES, Settings
 from ncprior.data.encoding import Encoder
-from ncprior.engine import Engine, Spec, make_method
 from ncprior.errors import UserError
 from ncprior.experiments import evaluate
-from ncprior.input_priors import Gaussian
-from ncprior.methods import methods
-from ncprior.objectives import Batch
-from ncprior.options import USED, check_arguments, settings_of, without_effect
-from ncprior.presets import TABLES, Settings
-from ncprior.recipe import noise_of, number_columns
-from ncprior.trunks import principal
+from ncprior.tables.input_features import principal
+from ncprior.tables.options import USED, check_arguments, settings_of, without_effect
+from ncprior.tables.programs import Engine, Spec, make_method
+from ncprior.tables.recipe import noise_of, number_columns
 
 KEY = jax.random.key(0)
 

@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ncprior.distributions import Normal
-from ncprior.output_priors import OutputPrior
+from ncprior.core.distributions import Normal
+from ncprior.core.output_priors import OutputPrior
 
 TARGETS = np.array([[0.0, 1.0], [2.0, -1.0]], np.float32)
 MODEL_MEAN = np.array([[0.5, 1.0], [1.0, 0.0]], np.float32)

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from ncprior import NCPRegressor
-from ncprior.engine import Spec, check_own_parts
+from ncprior.core.input_priors import Gaussian, PerColumn
+from ncprior.core.methods import methods
+from ncprior.core.networks import Network
+from ncprior.core.objectives import Weighted
+from ncprior.core.settings import TABLES
 from ncprior.errors import UserError
-from ncprior.input_priors import Gaussian, PerColumn
-from ncprior.methods import methods
-from ncprior.networks import Network
-from ncprior.objectives import Weighted
-from ncprior.presets import TABLES
+from ncprior.tables.programs import Spec, check_own_parts
 
 KEY = jax.random.key(0)
 SMALL = dataclasses.replace(TABLES, hidden=(4,))

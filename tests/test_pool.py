@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ncprior.cli.pool import Picker, row_noise
-from ncprior.cli.tables import SCORES
+from ncprior.cli.suggest import SCORES
+from ncprior.core.prediction import MixturePrediction, Prediction
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
-from ncprior.estimators import Distribution
-from ncprior.prediction import MixturePrediction, Prediction
+from ncprior.tables.estimator import Distribution
+from ncprior.tables.pool import Picker, row_noise
 
 ROWS = 150
 

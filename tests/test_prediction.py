@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from ncprior.prediction import MixturePrediction, Prediction, gather
+from ncprior.core.prediction import MixturePrediction, Prediction, gather
 
 examples = settings(max_examples=50, deadline=None, derandomize=True)
 

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ncprior.active import Schedule
+from ncprior.core.active import Schedule
+from ncprior.core.methods import methods
+from ncprior.core.metrics import nlpd
+from ncprior.core.networks import MLP, BayesianMean, Linear, Network, Noise, Ood, PointMean
+from ncprior.core.objectives import Batch
+from ncprior.core.prediction import Prediction
+from ncprior.core.settings import DIFFERENCES, FLIGHTS_PRESETS, PAPER, PRESETS, REFERENCE, Settings
 from ncprior.errors import UserError
-from ncprior.experiments.flights import SCHEDULE as FLIGHTS_SCHEDULE
-from ncprior.experiments.learning_curves import Config
-from ncprior.methods import methods
-from ncprior.metrics import nlpd
-from ncprior.networks import MLP, BayesianMean, Linear, Network, Noise, Ood, PointMean
-from ncprior.objectives import Batch
-from ncprior.prediction import Prediction
-from ncprior.presets import DIFFERENCES, FLIGHTS_PRESETS, PAPER, PRESETS, REFERENCE, Settings
+from ncprior.experiments.paper.flights import SCHEDULE as FLIGHTS_SCHEDULE
+from ncprior.experiments.paper.learning_curves import Config
 
 KEY = jax.random.key(0)
 NAMES = ["det", "det+ncp", "bbb", "bbb+ncp", "odc+ncp"]

@@ -12,20 +12,20 @@ import pytest
 from jax.sharding import Mesh
 
 from ncprior.cli.progress import describe
+from ncprior.core.distributions import Normal
+from ncprior.core.methods import methods
+from ncprior.core.networks import MLP
+from ncprior.core.objectives import Batch
+from ncprior.core.optimizers import adam
+from ncprior.core.training import combine
 from ncprior.data.dataset import standardised
-from ncprior.distributions import Normal
 from ncprior.errors import UserError
-from ncprior.experiments import data_parallel, regression
-from ncprior.experiments.data_parallel import Bins, Regression, Schedule, balanced
+from ncprior.experiments.paper import data_parallel, regression
+from ncprior.experiments.paper.data_parallel import Bins, Regression, Schedule, balanced
+from ncprior.experiments.paper.regression import Progress, baselines, configure, draw_rows, run
 from ncprior.experiments.records import Records
-from ncprior.experiments.regression import Progress, baselines, configure, draw_rows, run
-from ncprior.methods import methods
-from ncprior.networks import MLP
-from ncprior.objectives import Batch
-from ncprior.optimizers import adam
 from ncprior.report import regression as pictures
 from ncprior.report.page import report
-from ncprior.training import combine
 
 ROWS, TESTS = 600, 150
 TINY = {"hidden": (32, 16), "learning_rate": 3e-3, "batch_size": 64}

@@ -5,13 +5,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ncprior import NCPRegressor, holdout, searching
+from ncprior import NCPRegressor
 from ncprior.data.encoding import Encoder
-from ncprior.engine import Engine, Spec
-from ncprior.ensemble import HeldOut
-from ncprior.holdout import Stopping, hold_out
-from ncprior.options import settings_of
-from ncprior.recipe import Arranged, LearningRows, units
+from ncprior.tables import holdout, search
+from ncprior.tables.ensemble import HeldOut
+from ncprior.tables.holdout import Stopping, hold_out
+from ncprior.tables.options import settings_of
+from ncprior.tables.programs import Engine, Spec
+from ncprior.tables.recipe import Arranged, LearningRows, units
 
 MODEL = NCPRegressor(members=2, hidden=(8,))
 
@@ -36,7 +37,7 @@ def searched(learned, held):
     """The weights of members after some steps without what they hold out, and what they say of it."""
     spec = Spec(settings_of(MODEL, 80), "bbb+ncp", None, None, learned.encoder.groups, learned.encoder.width, 1, 8)
     ensemble = Engine.of(spec).ensemble
-    rows, told = searching.told_without(MODEL, spec, learned, held)
+    rows, told = search.told_without(MODEL, spec, learned, held)
     rule = Stopping(first=20, most=20)
     weights = ensemble.search(rows, held, told, np.arange(2), rule, lambda *_: None).weights
     return weights, ensemble.held_out(weights, rows, held)
@@ -111,7 +112,7 @@ def test_rows_are_scored_with_what_others_say_of_the_calibration(monkeypatch):
 
 def test_scores_are_of_the_calibration_that_the_model_has(monkeypatch):
     before = fitted().validation_
-    monkeypatch.setattr(searching, "with_all_rows", lambda *_: 30.0)
+    monkeypatch.setattr(search, "with_all_rows", lambda *_: 30.0)
     after = fitted().validation_
     assert after["rmse"] == pytest.approx(before["rmse"], rel=1e-5)
     assert after["nlpd"] > before["nlpd"] + 0.1
@@ -132,7 +133,7 @@ def test_what_is_constant_among_the_rows_that_a_member_sees_is_nothing_to_it():
         held = [one._replace(gap=np.setdiff1d(one.gap, last)) for one in held]
         settings = settings_of(MODEL, 80)
         spec = Spec(settings, "bbb+ncp", None, None, learned.encoder.groups, learned.encoder.width, 1, 8)
-        rows, _ = searching.told_without(MODEL, spec, learned, held)
+        rows, _ = search.told_without(MODEL, spec, learned, held)
         assert not np.asarray(rows[0].inputs)[:, 1].any()
         found.append(np.asarray(rows[0].targets)[last])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
@@ -143,9 +144,9 @@ def test_both_halves_calibrate_where_only_some_held_out_rows_are_scored(monkeypa
     """With every second row scored, as in large tables, no half may be left without any."""
     monkeypatch.setattr(holdout, "_SCORED", 16)
     seen = []
-    kept = searching._calibration
+    kept = search._calibration
     monkeypatch.setattr(
-        searching, "_calibration", lambda out, *rest: seen.append((out.counts[0, 1] > 0).sum()) or kept(out, *rest)
+        search, "_calibration", lambda out, *rest: seen.append((out.counts[0, 1] > 0).sum()) or kept(out, *rest)
     )
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(300, 2))

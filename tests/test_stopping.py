@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ncprior.active import Schedule
+from ncprior.core.active import Schedule
+from ncprior.core.settings import Settings
 from ncprior.errors import UserError
-from ncprior.estimators import NCPRegressor
-from ncprior.experiments import data_parallel, evaluate, simulate, toy
-from ncprior.options import settings_of
-from ncprior.presets import Settings
+from ncprior.experiments import evaluate, simulate
+from ncprior.experiments.paper import data_parallel, toy
+from ncprior.tables.estimator import NCPRegressor
+from ncprior.tables.options import settings_of
 from test_commands import ENVIRONMENT, NCPRIOR
 
 INTERRUPTED_BY_AN_IMPORT = """
@@ -62,8 +63,8 @@ def check_stopped(process, folder):
 
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_while_modules_are_imported(table, tmp_path):
-    names = ("ncprior.cli.stopping", "ncprior.cli.app", "typer", "ncprior.cli.trust", "ncprior.estimators")
-    names += ("numpy", "pyarrow", "jax", "jaxlib.xla_client", "equinox", "ncprior.saving")
+    names = ("ncprior.cli.interrupts", "ncprior.cli.app", "typer", "ncprior.cli.evaluate", "ncprior.tables.estimator")
+    names += ("numpy", "pyarrow", "jax", "jaxlib.xla_client", "equinox", "ncprior.tables.saving")
 
     def interrupted(name):
         command = [sys.executable, "-c", INTERRUPTED_BY_AN_IMPORT, name, *fit(table, tmp_path)]

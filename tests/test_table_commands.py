@@ -18,17 +18,17 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from ncprior.acquisition import SCORES
-from ncprior.batches import RULES
+from ncprior.cli import suggest as commands
 from ncprior.cli import summaries
-from ncprior.cli import tables as commands
+from ncprior.cli.interrupts import noted_interrupts
 from ncprior.cli.main import main
-from ncprior.cli.stopping import noted_interrupts
-from ncprior.data import tables
-from ncprior.estimators import NCPRegressor
+from ncprior.core.acquisition import SCORES
+from ncprior.core.methods import TITLES
+from ncprior.data import table_files
 from ncprior.experiments import simulate
-from ncprior.methods import TITLES
 from ncprior.report.looks import LOOKS
+from ncprior.tables.batches import RULES
+from ncprior.tables.estimator import NCPRegressor
 from test_commands import ENVIRONMENT, NCPRIOR
 
 ROWS = 150
@@ -157,7 +157,7 @@ def test_predictions_are_those_of_the_estimator(trained, model, folder, tmp_path
     done = ncprior("predict", trained[0], folder / "houses.csv", "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
-    table = tables.read(out, schema={"house": pa.string()})
+    table = table_files.read(out, schema={"house": pa.string()})
     assert table["house"].to_pylist() == houses()["house"].to_pylist()  # with the zeros that they begin with
     columns = ["mean", "std", "uncertainty", "noise", "lower", "upper"]
     assert table.column_names == [*houses().column_names, *columns]
@@ -178,7 +178,7 @@ def test_predictions_are_those_of_the_estimator(trained, model, folder, tmp_path
 def test_pieces_and_shards_predict_as_the_whole(trained, folder, tmp_path, run, monkeypatch):
     whole = json.loads(run("predict", trained[0], folder / "houses.parquet", "--out", tmp_path / "a.parquet", "--json"))
     shards(houses(), tmp_path / "shards", 40)
-    monkeypatch.setattr(tables, "stream", partial(tables.stream, rows=32))
+    monkeypatch.setattr(table_files, "stream", partial(table_files.stream, rows=32))
     pieces = json.loads(run("predict", trained[0], tmp_path / "shards", "--out", tmp_path / "b.parquet", "--json"))
     for name, score in whole["scores"]["price"].items():
         assert pieces["scores"]["price"][name] == pytest.approx(score, rel=1e-6)
@@ -213,7 +213,7 @@ def test_a_target_that_cannot_be_compared_stops_nothing(trained, tmp_path, run):
     pq.write_table(pending, tmp_path / "pending.parquet")
     told = run("predict", trained[0], tmp_path / "pending.parquet", "--out", tmp_path / "out.csv")
     assert "price: not compared with predictions (text 'pending' in column 'price', row 1" in " ".join(told.split())
-    assert tables.read(tmp_path / "out.csv").num_rows == 20
+    assert table_files.read(tmp_path / "out.csv").num_rows == 20
 
 
 def test_several_targets(folder, tmp_path, run):
@@ -246,7 +246,7 @@ def test_suggest_in_a_real_process(trained, model, folder, tmp_path):
     inputs = houses().drop_columns(["house", "price"])
     best = model.suggest(inputs, 5, acquisition="information_gain", exclude=np.arange(150) < 50)
     assert [row["house"] for row in summary["suggestions"]] == [f"{i:04d}" for i in best]
-    table = tables.read(out, schema={"house": pa.string()})
+    table = table_files.read(out, schema={"house": pa.string()})
     assert table["house"].to_pylist() == [f"{i:04d}" for i in best]
     assert table["rank"].to_pylist() == [1, 2, 3, 4, 5]
     assert table["town"].to_pylist() == inputs["town"].take(best).to_pylist()
@@ -259,7 +259,7 @@ def test_suggest_in_a_real_process(trained, model, folder, tmp_path):
 
 @pytest.mark.parametrize("candidates", [50_000, 60])
 def test_batches_are_picked_among_candidates(candidates, trained, folder, tmp_path, run, monkeypatch):
-    monkeypatch.setattr("ncprior.cli.pool.CANDIDATES", candidates)
+    monkeypatch.setattr("ncprior.tables.pool.CANDIDATES", candidates)
     options = ["-n", 20, "--id", "house", "--json"]
     first = json.loads(run("suggest", trained[0], folder / "houses.csv", *options))["suggestions"]
     assert len({row["house"] for row in first}) == 20
@@ -336,7 +336,7 @@ def test_a_score_that_was_added_has_a_name_everywhere(trained, folder, run, monk
 def test_force_replaces(trained, folder, tmp_path, run):
     (tmp_path / "out.csv").write_text("old")
     run("predict", trained[0], folder / "houses.csv", "--out", tmp_path / "out.csv", "--force")
-    assert tables.read(tmp_path / "out.csv").num_rows == ROWS
+    assert table_files.read(tmp_path / "out.csv").num_rows == ROWS
     assert "old" not in (tmp_path / "out.csv").read_text()
 
 
@@ -481,7 +481,7 @@ def test_a_file_that_another_process_writes_is_refused_before_any_work(
     out = tmp_path / ("new.ncp" if command == "fit" else "new.csv")
     first = busy(out)
     with monkeypatch.context() as patch:
-        patch.setattr(tables, "stream", work)
+        patch.setattr(table_files, "stream", work)
         patch.setattr(NCPRegressor, "load", work)
         said = run(command, *arguments, "--out", out, code=2)
     assert said.startswith(f"ncprior: --out {out}: is being written by process {first.pid}; wait until it is done, or")

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ncprior.cli.main import main
-from ncprior.data import tables
-from ncprior.estimators import NCPRegressor
+from ncprior.data import table_files
+from ncprior.tables.estimator import NCPRegressor
 from test_table_commands import houses
 
 
@@ -170,7 +170,7 @@ def test_errors_of_later_pieces_name_the_row_of_the_file(model, tmp_path, mistak
     size = table["size"].to_numpy().copy()
     size[99] = np.inf
     pq.write_table(table.set_column(1, "size", [size]), tmp_path / "pool.parquet")
-    monkeypatch.setattr(tables, "stream", partial(tables.stream, rows=32))
+    monkeypatch.setattr(table_files, "stream", partial(table_files.stream, rows=32))
     model.save(tmp_path / "model.ncp")
     for command in ("predict", "suggest"):
         arguments = [tmp_path / "model.ncp", tmp_path / "pool.parquet", "--out", tmp_path / "out.csv"]

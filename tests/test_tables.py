@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncprior.data import csv_tables, tables
+from ncprior.data import table_files
+from ncprior.data.formats import csv as csv_tables
 from ncprior.errors import UserError
 
 TABLE = pa.table({"a": [1.5, None, 3.0, 4.0], "b": ["x", "y", None, "z"], "c": [True, False, True, None]})
@@ -80,9 +81,9 @@ FILES = ["t.csv", "t.CSV", "t.csv.gz", "t.csv.bz2", "t.tsv", "t.tsv.gz", "t.parq
 @pytest.mark.parametrize("name", FILES)
 def test_every_format_whole_in_pieces_and_by_column(tmp_path, name):
     path = save(tmp_path, name)
-    assert tables.read(path).equals(TABLE)
-    assert tables.read(str(path), ["c", "a"]).equals(TABLE.select(["c", "a"]))
-    pieces = list(tables.stream(path, ["b"], 3))
+    assert table_files.read(path).equals(TABLE)
+    assert table_files.read(str(path), ["c", "a"]).equals(TABLE.select(["c", "a"]))
+    pieces = list(table_files.stream(path, ["b"], 3))
     assert [piece.num_rows for piece in pieces] == [3, 1]
     assert pa.concat_tables(pieces).equals(TABLE.select(["b"]))
 
@@ -94,18 +95,18 @@ def test_folders_follow_names(tmp_path, form):
     (tmp_path / "_SUCCESS").touch()
     (tmp_path / f".hidden.{form}").touch()
     (tmp_path / "notes.txt").write_text("not a table")
-    assert tables.read(tmp_path).equals(pa.concat_tables([TABLE, TABLE]))
-    assert [piece.num_rows for piece in tables.stream(tmp_path, rows=5)] == [5, 3]
+    assert table_files.read(tmp_path).equals(pa.concat_tables([TABLE, TABLE]))
+    assert [piece.num_rows for piece in table_files.stream(tmp_path, rows=5)] == [5, 3]
 
 
 def test_types_in_a_folder_are_brought_together(tmp_path):
     for name, values in {"1": [1, 2], "2": [1.5]}.items():
         pq.write_table(pa.table({"a": values}), tmp_path / f"{name}.parquet")
-    assert tables.read(tmp_path)["a"].to_pylist() == [1.0, 2.0, 1.5]
+    assert table_files.read(tmp_path)["a"].to_pylist() == [1.0, 2.0, 1.5]
     pq.write_table(pa.table({"a": ["x"]}), tmp_path / "3.parquet")
-    refuses(lambda: tables.read(tmp_path), "do not fit together", "Field a has incompatible types")
+    refuses(lambda: table_files.read(tmp_path), "do not fit together", "Field a has incompatible types")
     pq.write_table(pa.table({"b": [1]}), tmp_path / "3.parquet")
-    refuses(lambda: tables.read(tmp_path), "3.parquet: no column 'a'")
+    refuses(lambda: table_files.read(tmp_path), "3.parquet: no column 'a'")
 
 
 def test_types_in_a_folder_of_csv_are_brought_together(tmp_path):
@@ -117,29 +118,29 @@ def test_types_in_a_folder_of_csv_are_brought_together(tmp_path):
         "c": [9007199254740992.0, 1.0],
         "d": [datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 1, 10)],
     }
-    assert tables.read(tmp_path).to_pydict() == expected
+    assert table_files.read(tmp_path).to_pydict() == expected
 
 
 @pytest.mark.usefixtures("small_blocks")
 def test_numbers_in_csv_are_floats_from_the_first_row_to_the_last(tmp_path):
     path = csv(tmp_path, "a,b\n" + "1,2\n" * 50 + "1.5,1e3\n")
-    assert tables.read(path).schema.types == [pa.float64()] * 2
-    assert tables.read(path)["a"].to_pylist()[-1] == 1.5
-    assert tables.read(path, ["b"])["b"].to_pylist()[-1] == 1000
+    assert table_files.read(path).schema.types == [pa.float64()] * 2
+    assert table_files.read(path)["a"].to_pylist()[-1] == 1.5
+    assert table_files.read(path, ["b"])["b"].to_pylist()[-1] == 1000
 
 
 def test_identifiers_in_csv_are_not_rounded(tmp_path):
     path = csv(tmp_path, "id\n9007199254740993\n2\n")
-    assert tables.read(path)["id"].to_pylist() == [9007199254740993, 2]
-    assert tables.read(path, schema={"id": pa.int64()})["id"].to_pylist() == [9007199254740993, 2]
+    assert table_files.read(path)["id"].to_pylist() == [9007199254740993, 2]
+    assert table_files.read(path, schema={"id": pa.int64()})["id"].to_pylist() == [9007199254740993, 2]
     empty = csv(tmp_path, "id,a\n,1\n", "empty.csv")
-    assert tables.read(empty, schema={"id": pa.int64()})["id"].to_pylist() == [None]
+    assert table_files.read(empty, schema={"id": pa.int64()})["id"].to_pylist() == [None]
 
 
 def test_what_counts_as_missing_in_csv(tmp_path):
     words = ["", "NA", "NaN", "nan", "null", "None", "N/A", '""']
     path = csv(tmp_path, "a,b\n" + "".join(f"{word},{word}\n" for word in words) + "1,x\n")
-    table = tables.read(path)
+    table = table_files.read(path)
     assert [table[name].null_count for name in "ab"] == [8, 8]
     assert table.schema.types == [pa.float64(), pa.string()]
 
@@ -148,7 +149,7 @@ def test_what_counts_as_missing_in_csv(tmp_path):
 def test_dates_in_csv(tmp_path):
     line = "2020-01-01,2020-01-01 10:00:00,2020-01-01T10:00:00Z\n"
     path = csv(tmp_path, "d,t,z\n" + line * 9 + "2020-01-02,2020-01-01 10:00:00.25,2020-01-01T10:00:00+01:00\n")
-    table = tables.read(path)
+    table = table_files.read(path)
     assert table.schema.types == [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")]
     assert table["t"][9].as_py() == datetime.datetime(2020, 1, 1, 10, 0, 0, 250_000)
 
@@ -167,7 +168,7 @@ def test_dates_in_csv(tmp_path):
 @pytest.mark.usefixtures("small_blocks")
 def test_columns_that_start_empty(tmp_path, value, kind):
     path = csv(tmp_path, "a,b,c\n" + "1,,\n" * 50 + f"2,{value},\n")
-    table = tables.read(path)
+    table = table_files.read(path)
     assert table.schema.types == [pa.float64(), kind, pa.null()]
     assert table["b"].null_count == 50
 
@@ -181,7 +182,7 @@ def test_given_types_are_used_for_csv(tmp_path):
         "name": pa.null(),
         "word": pa.large_string(),
     }
-    table = tables.read(path, schema=types)
+    table = table_files.read(path, schema=types)
     assert table.to_pydict() == {
         **{"zip": ["01", "02"], "n": [1.0, 2.0], "flag": [False, True], "name": [None, None]},
         "word": ["2", "3"],
@@ -190,7 +191,7 @@ def test_given_types_are_used_for_csv(tmp_path):
 
 def test_text_in_csv_may_have_commas_and_lines(tmp_path):
     path = csv(tmp_path, '\ufeffa,b\n"x, y","1\n2"\n')
-    assert tables.read(path).to_pydict() == {"a": ["x, y"], "b": ["1\n2"]}
+    assert table_files.read(path).to_pydict() == {"a": ["x, y"], "b": ["1\n2"]}
 
 
 # Errors of reading
@@ -199,35 +200,37 @@ def test_text_in_csv_may_have_commas_and_lines(tmp_path):
 @pytest.mark.usefixtures("small_blocks")
 def test_values_that_do_not_fit_are_named(tmp_path):
     path = csv(tmp_path, "z,a\n" + "0,1\n" * 50 + "0,abc\n")
-    refuses(lambda: tables.read(path, ["a"]), f"{path}: 'abc' in column 'a', line 52, is not a number", "mend it")
+    refuses(lambda: table_files.read(path, ["a"]), f"{path}: 'abc' in column 'a', line 52, is not a number", "mend it")
     small = csv(tmp_path, "a,d\n1,2020-01-01\n,soon\n", "small.csv")
-    refuses(lambda: tables.read(small, schema={"d": pa.date32()}), "'soon' in column 'd', line 3, is not a date,")
-    refuses(lambda: tables.read(small, schema={"d": pa.timestamp("us")}), "'soon'", "is not a date and time")
+    refuses(lambda: table_files.read(small, schema={"d": pa.date32()}), "'soon' in column 'd', line 3, is not a date,")
+    refuses(lambda: table_files.read(small, schema={"d": pa.timestamp("us")}), "'soon'", "is not a date and time")
 
 
 def test_missing_files_suggest_others(tmp_path):
     save(tmp_path, "flights.csv")
-    refuses(lambda: tables.read(tmp_path / "flihgts.csv"), "no such file or folder; did you mean flights.csv?")
-    refuses(lambda: tables.read(tmp_path / "other"), "no such file or folder; check its name")
-    refuses(lambda: tables.read(tmp_path / "nowhere" / "a.csv"), "no such file or folder; check its name")
+    refuses(lambda: table_files.read(tmp_path / "flihgts.csv"), "no such file or folder; did you mean flights.csv?")
+    refuses(lambda: table_files.read(tmp_path / "other"), "no such file or folder; check its name")
+    refuses(lambda: table_files.read(tmp_path / "nowhere" / "a.csv"), "no such file or folder; check its name")
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.arrow"])
 def test_empty_files(tmp_path, name):
     (tmp_path / name).touch()
-    refuses(lambda: tables.read(tmp_path / name), f"{name}: the file is empty; give one with a table")
+    refuses(lambda: table_files.read(tmp_path / name), f"{name}: the file is empty; give one with a table")
 
 
 def test_tables_without_rows(tmp_path):
-    refuses(lambda: tables.read(csv(tmp_path, "a,b\n")), "no rows; give a table with at least one row")
-    refuses(lambda: tables.read(csv(tmp_path, "a,b")), "no rows; give a table with at least one row")
-    refuses(lambda: tables.read(csv(tmp_path, gzip.compress(b""), "t.csv.gz")), "t.csv.gz: has no rows")
+    refuses(lambda: table_files.read(csv(tmp_path, "a,b\n")), "no rows; give a table with at least one row")
+    refuses(lambda: table_files.read(csv(tmp_path, "a,b")), "no rows; give a table with at least one row")
+    refuses(lambda: table_files.read(csv(tmp_path, gzip.compress(b""), "t.csv.gz")), "t.csv.gz: has no rows")
     pq.write_table(TABLE.slice(0, 0), tmp_path / "t.parquet")
-    refuses(lambda: tables.read(tmp_path / "t.parquet"), "t.parquet: has columns but no rows")
+    refuses(lambda: table_files.read(tmp_path / "t.parquet"), "t.parquet: has columns but no rows")
 
 
 def test_unknown_suffixes(tmp_path):
-    refuses(lambda: tables.read(csv(tmp_path, "a\n1\n", "rows.xlsx")), "rows.xlsx: unknown kind of file", ".csv.gz")
+    refuses(
+        lambda: table_files.read(csv(tmp_path, "a\n1\n", "rows.xlsx")), "rows.xlsx: unknown kind of file", ".csv.gz"
+    )
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.feather", "t.arrow", "t.ipc", "t.csv.gz", "t.csv.bz2"])
@@ -235,35 +238,39 @@ def test_damaged_files(tmp_path, name):
     path = save(tmp_path, name)
     whole = path.read_bytes()
     path.write_bytes(b"junk" * 10)
-    refuses(lambda: tables.read(path), f"{name}: not a", "file, or damaged (", "get it anew")
+    refuses(lambda: table_files.read(path), f"{name}: not a", "file, or damaged (", "get it anew")
     path.write_bytes(whole[: len(whole) // 2])
-    refuses(lambda: tables.read(path), f"{name}: not a", "file, or damaged (", "get it anew")
+    refuses(lambda: table_files.read(path), f"{name}: not a", "file, or damaged (", "get it anew")
 
 
 @pytest.mark.usefixtures("small_blocks")
 def test_ragged_lines_have_a_number(tmp_path):
     path = csv(tmp_path, "a,b\n" + "1,2\n" * 50 + "1,2,3\n")
-    refuses(lambda: tables.read(path), f"{path}: line 52 has 3 values, but the header has 2; mend or drop that line")
+    refuses(
+        lambda: table_files.read(path), f"{path}: line 52 has 3 values, but the header has 2; mend or drop that line"
+    )
 
 
 @pytest.mark.usefixtures("small_blocks")
 def test_quotation_marks_that_are_never_closed(tmp_path):
     path = csv(tmp_path, 'a,b\n1,2\n1,"2\n' + "1,2\n" * 50)
-    refuses(lambda: tables.read(path), "look for a quotation mark that is never closed")
+    refuses(lambda: table_files.read(path), "look for a quotation mark that is never closed")
 
 
 def test_text_that_is_not_utf8(tmp_path):
     path = csv(tmp_path, "a,b\n1,caf\xe9\n".encode("latin-1"))
-    refuses(lambda: tables.read(path), "column 'b' has letters that are not UTF-8; save the file as UTF-8")
-    assert tables.read(path, ["a"]).num_rows == 1
+    refuses(lambda: table_files.read(path), "column 'b' has letters that are not UTF-8; save the file as UTF-8")
+    assert table_files.read(path, ["a"]).num_rows == 1
     late = csv(tmp_path, b"a,b\n" + b"x,2\n" * (csv_tables._BLOCK // 4 + 1) + b"caf\xe9,2\n", "late.csv")
-    refuses(lambda: tables.read(late), "column 'a' has letters that are not UTF-8; save the file as UTF-8")
+    refuses(lambda: table_files.read(late), "column 'a' has letters that are not UTF-8; save the file as UTF-8")
 
 
 @pytest.mark.parametrize("rows", [b"", b"1,2\n", b"caf\xe9,2\n"])
 def test_a_header_that_is_not_utf8(tmp_path, rows):
     path = csv(tmp_path, b"h\xf6he,y\n" + rows)
-    refuses(lambda: tables.read(path), "rows.csv: its header has letters that are not UTF-8; save the file as UTF-8")
+    refuses(
+        lambda: table_files.read(path), "rows.csv: its header has letters that are not UTF-8; save the file as UTF-8"
+    )
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
@@ -272,35 +279,41 @@ def test_utf16(tmp_path, encoding, header):
     content = f"{header}\n1,2\n3,4\n".encode(encoding)
     for name, data in (("t.csv", content), ("t.csv.gz", gzip.compress(content))):
         path = csv(tmp_path, data, name)
-        refuses(lambda path=path: tables.read(path), f"{path}: is UTF-16 or no text at all; save the file as UTF-8")
+        refuses(
+            lambda path=path: table_files.read(path), f"{path}: is UTF-16 or no text at all; save the file as UTF-8"
+        )
 
 
 @pytest.mark.parametrize("rows", ["1;2;3\n", "1,5;2;3,0\n", ""])
 def test_columns_separated_by_semicolons(tmp_path, rows):
     path = csv(tmp_path, f"a;b;y\n{rows}")
-    refuses(lambda: tables.read(path), f"{path}: its columns are separated by semicolons; save it with commas between")
+    refuses(
+        lambda: table_files.read(path), f"{path}: its columns are separated by semicolons; save it with commas between"
+    )
     tabs = csv(tmp_path, f"a;b;y\n{rows}", "t.tsv")
-    refuses(lambda: tables.read(tabs), f"{tabs}: its columns are separated by semicolons; save it with tabs between")
-    assert tables.read(csv(tmp_path, "a;b,y\n1;2,3\n")).column_names == ["a;b", "y"]
+    refuses(
+        lambda: table_files.read(tabs), f"{tabs}: its columns are separated by semicolons; save it with tabs between"
+    )
+    assert table_files.read(csv(tmp_path, "a;b,y\n1;2,3\n")).column_names == ["a;b", "y"]
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.arrow"])
 def test_missing_columns_suggest_others(tmp_path, name):
     path = save(tmp_path, name)
-    refuses(lambda: tables.read(path, ["a", "bb"]), f"{name}: no column 'bb'; did you mean 'b'? (case matters)")
-    refuses(lambda: tables.read(path, ["price"]), "no column 'price'; it has 'a', 'b', 'c'")
+    refuses(lambda: table_files.read(path, ["a", "bb"]), f"{name}: no column 'bb'; did you mean 'b'? (case matters)")
+    refuses(lambda: table_files.read(path, ["price"]), "no column 'price'; it has 'a', 'b', 'c'")
 
 
 def test_double_names(tmp_path):
-    refuses(lambda: tables.read(csv(tmp_path, "a,a\n,2\n")), "more than one column is called 'a'")
+    refuses(lambda: table_files.read(csv(tmp_path, "a,a\n,2\n")), "more than one column is called 'a'")
 
 
 def test_folders_without_or_with_different_tables(tmp_path):
     (tmp_path / "notes.txt").touch()
-    refuses(lambda: tables.read(tmp_path), "no tables in this folder")
+    refuses(lambda: table_files.read(tmp_path), "no tables in this folder")
     save(tmp_path, "t.csv")
     save(tmp_path, "t.parquet")
-    refuses(lambda: tables.read(tmp_path), "a folder of CSV and Parquet files; keep files of one kind only")
+    refuses(lambda: table_files.read(tmp_path), "a folder of CSV and Parquet files; keep files of one kind only")
 
 
 def test_files_without_permission(tmp_path, monkeypatch):
@@ -311,7 +324,7 @@ def test_files_without_permission(tmp_path, monkeypatch):
 
     # Taking the right away from the file does not stop an administrator, as whom tests may run.
     monkeypatch.setattr(pq, "read_schema", forbidden)
-    refuses(lambda: tables.read(path), "t.parquet: no permission to read it; ask its owner")
+    refuses(lambda: table_files.read(path), "t.parquet: no permission to read it; ask its owner")
 
 
 # Tables of other libraries
@@ -340,13 +353,13 @@ class Interchange:
 @pytest.mark.parametrize("wrap", [lambda table: table, lambda table: table.to_batches()[0], Stream, Interchange])
 def test_arrow_and_what_speaks_it(wrap):
     table = TABLE.select(["a", "b"])
-    assert tables.as_table(wrap(table)).to_pydict() == table.to_pydict()
+    assert table_files.as_table(wrap(table)).to_pydict() == table.to_pydict()
 
 
 def test_polars():
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame({"a": [1.0, None], "b": ["x", "y"]})
-    assert tables.as_table(frame).to_pydict() == {"a": [1.0, None], "b": ["x", "y"]}
+    assert table_files.as_table(frame).to_pydict() == {"a": [1.0, None], "b": ["x", "y"]}
 
 
 def test_pandas():
@@ -354,55 +367,55 @@ def test_pandas():
     frame = pandas.DataFrame({"a": [1.0, np.nan], "b": ["x", None], 3: [1, 2]}, index=[7, 8])
     frame["c"] = frame["b"].astype("category")
     expected = {"a": [1.0, None], "b": ["x", None], "3": [1, 2], "c": ["x", None]}
-    assert tables.as_table(frame).to_pydict() == expected
-    assert tables.as_table(frame).schema.metadata is None
-    refuses(lambda: tables.as_table(pandas.DataFrame([[1, 2]], columns=["a", "a"])), "column is called 'a'")
-    refuses(lambda: tables.as_table(pandas.DataFrame({"m": [1, "x"]})), "cannot be read as a table", "column m")
-    refuses(lambda: tables.as_table(frame["a"]), "Series")
+    assert table_files.as_table(frame).to_pydict() == expected
+    assert table_files.as_table(frame).schema.metadata is None
+    refuses(lambda: table_files.as_table(pandas.DataFrame([[1, 2]], columns=["a", "a"])), "column is called 'a'")
+    refuses(lambda: table_files.as_table(pandas.DataFrame({"m": [1, "x"]})), "cannot be read as a table", "column m")
+    refuses(lambda: table_files.as_table(frame["a"]), "Series")
 
 
 def test_arrays():
-    table = tables.as_table(np.array([[1.0, 2.0], [3.0, np.nan]]))
+    table = table_files.as_table(np.array([[1.0, 2.0], [3.0, np.nan]]))
     assert table.column_names == ["x0", "x1"]
     assert table["x0"].to_pylist() == [1.0, 3.0]
-    assert tables.as_table(np.zeros((0, 2))).shape == (0, 2)
-    assert tables.as_table(np.arange(4, dtype=">i4").reshape(2, 2))["x1"].to_pylist() == [1, 3]
+    assert table_files.as_table(np.zeros((0, 2))).shape == (0, 2)
+    assert table_files.as_table(np.arange(4, dtype=">i4").reshape(2, 2))["x1"].to_pylist() == [1, 3]
 
 
 def test_numbers_are_not_copied():
     array = np.asfortranarray(np.random.default_rng(0).normal(size=(5, 2)))
-    table = tables.as_table(array)
+    table = table_files.as_table(array)
     assert np.shares_memory(table["x1"].to_numpy(), array)
     shared = {"a": array[:, 0]}
-    assert np.shares_memory(tables.as_table(shared)["a"].to_numpy(), array)
+    assert np.shares_memory(table_files.as_table(shared)["a"].to_numpy(), array)
 
 
 def test_objects_are_told_from_their_values():
     rows = [[1, "x", None, True, Decimal("1.5")], [2.5, None, np.nan, False, None]]
     for data in (np.array(rows, object), rows, [tuple(row) for row in rows]):
-        table = tables.as_table(data)
+        table = table_files.as_table(data)
         types = [pa.float64(), pa.string(), pa.null(), pa.bool_(), pa.decimal128(2, 1)]
         assert table.schema.types[:2] + table.schema.types[3:] == types[:2] + types[3:]
         assert table["x2"].null_count == 2
 
 
 def test_dictionaries():
-    assert tables.as_table({1: [1, 2], "b": np.array(["x", "y"])}).to_pydict() == {"1": [1, 2], "b": ["x", "y"]}
+    assert table_files.as_table({1: [1, 2], "b": np.array(["x", "y"])}).to_pydict() == {"1": [1, 2], "b": ["x", "y"]}
 
 
 def test_what_is_no_table():
-    refuses(lambda: tables.as_table(np.zeros(3)), "ndarray of shape (3,) is not a table; give rows and columns")
-    refuses(lambda: tables.as_table(np.zeros((3, 0))), "is not a table")
-    refuses(lambda: tables.as_table("rows.csv"), "str of shape () is not a table")
-    refuses(lambda: tables.as_table(None), "is not a table")
-    refuses(lambda: tables.as_table([1, 2]), "give a list of rows")
-    refuses(lambda: tables.as_table([]), "give a list of rows")
-    refuses(lambda: tables.as_table([[1, 2], [3]]), "row 2 has 1 values, but row 1 has 2")
-    refuses(lambda: tables.as_table({"a": [1], "b": [1, 2]}), "dict cannot be read as a table")
-    refuses(lambda: tables.as_table({"a": [1, "x"]}), "column 'a' cannot be read", "make all its values numbers")
-    refuses(lambda: tables.as_table({"a": np.array([1j])}), "column 'a' cannot be read")
-    refuses(lambda: tables.as_table({1: [1], "1": [2]}), "more than one column is called '1'")
-    refuses(lambda: tables.as_table(pa.table([[1], [2]], ["a", "a"])), "more than one column is called 'a'")
+    refuses(lambda: table_files.as_table(np.zeros(3)), "ndarray of shape (3,) is not a table; give rows and columns")
+    refuses(lambda: table_files.as_table(np.zeros((3, 0))), "is not a table")
+    refuses(lambda: table_files.as_table("rows.csv"), "str of shape () is not a table")
+    refuses(lambda: table_files.as_table(None), "is not a table")
+    refuses(lambda: table_files.as_table([1, 2]), "give a list of rows")
+    refuses(lambda: table_files.as_table([]), "give a list of rows")
+    refuses(lambda: table_files.as_table([[1, 2], [3]]), "row 2 has 1 values, but row 1 has 2")
+    refuses(lambda: table_files.as_table({"a": [1], "b": [1, 2]}), "dict cannot be read as a table")
+    refuses(lambda: table_files.as_table({"a": [1, "x"]}), "column 'a' cannot be read", "make all its values numbers")
+    refuses(lambda: table_files.as_table({"a": np.array([1j])}), "column 'a' cannot be read")
+    refuses(lambda: table_files.as_table({1: [1], "1": [2]}), "more than one column is called '1'")
+    refuses(lambda: table_files.as_table(pa.table([[1], [2]], ["a", "a"])), "more than one column is called 'a'")
 
 
 # Writing
@@ -411,11 +424,11 @@ def test_what_is_no_table():
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet", "out.CSV"])
 def test_written_tables_come_back(tmp_path, name):
     table = TABLE.append_column("d", TABLE["b"].dictionary_encode())
-    with tables.write(tmp_path / name) as append:
+    with table_files.write(tmp_path / name) as append:
         append(table.slice(0, 3))
         append(table.slice(3))
         assert not (tmp_path / name).exists()
-    assert tables.read(tmp_path / name).to_pydict() == table.to_pydict()
+    assert table_files.read(tmp_path / name).to_pydict() == table.to_pydict()
     assert inside(tmp_path) == [name]
 
 
@@ -426,7 +439,7 @@ def test_an_error_leaves_the_old_file(tmp_path, name, error):
     path.write_text("old")
 
     def stopped():
-        with tables.write(path) as append:
+        with table_files.write(path) as append:
             append(TABLE)
             raise error
 
@@ -437,7 +450,7 @@ def test_an_error_leaves_the_old_file(tmp_path, name, error):
 
 
 def test_nothing_written_is_no_file(tmp_path):
-    with tables.write(tmp_path / "out.csv"):
+    with table_files.write(tmp_path / "out.csv"):
         pass
     assert not inside(tmp_path)
 
@@ -452,7 +465,7 @@ def test_a_full_disk_is_a_clear_error(tmp_path, name, monkeypatch):
     monkeypatch.setattr("secrets.token_hex", full)
 
     def fill():
-        with tables.write(tmp_path / name) as append:
+        with table_files.write(tmp_path / name) as append:
             append(pa.table({"a": np.random.default_rng(0).normal(size=100_000)}))
 
     refuses(fill, f"{name}: cannot be written (No space left on device); check the folder and its free space")
@@ -461,7 +474,7 @@ def test_a_full_disk_is_a_clear_error(tmp_path, name, monkeypatch):
 
 def test_places_that_cannot_be_written(tmp_path):
     def start(path):
-        with tables.write(path) as append:
+        with table_files.write(path) as append:
             append(pa.table({"a": [[1]]}))
 
     refuses(lambda: start(tmp_path / "out.xlsx"), "choose the name of a .parquet or .csv file")
@@ -498,11 +511,11 @@ def any_table(draw):
 def test_pieces_are_the_whole(table, rows, suffix):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"t{suffix}"
-        with tables.write(path) as append:
+        with table_files.write(path) as append:
             append(table)
         types = dict(zip(table.column_names, table.schema.types, strict=True))
-        whole = tables.read(path, schema=types)
-        pieces = list(tables.stream(path, rows=rows, schema=types))
+        whole = table_files.read(path, schema=types)
+        pieces = list(table_files.stream(path, rows=rows, schema=types))
         assert [piece.num_rows for piece in pieces[:-1]] == [rows] * (len(pieces) - 1)
         assert pa.concat_tables(pieces).equals(whole)
         if suffix == ".parquet":

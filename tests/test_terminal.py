@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ncprior.cli.console import Terminal
 from ncprior.cli.main import main
-from ncprior.estimators import NCPRegressor
+from ncprior.tables.estimator import NCPRegressor
 from ncprior.terminal import printable, remark, say
 from test_commands import ENVIRONMENT, NCPRIOR
 

@@ -8,12 +8,12 @@ import numpy as np
 import optax
 import pytest
 
-from ncprior.methods import Method, methods, predict_normal
-from ncprior.networks import Linear, Network, Noise, PointMean
-from ncprior.objectives import NLL, Weighted
-from ncprior.optimizers import adam
-from ncprior.presets import PAPER, REFERENCE
-from ncprior.training import (
+from ncprior.core.methods import Method, methods, predict_normal
+from ncprior.core.networks import Linear, Network, Noise, PointMean
+from ncprior.core.objectives import NLL, Weighted
+from ncprior.core.optimizers import adam
+from ncprior.core.settings import PAPER, REFERENCE
+from ncprior.core.training import (
     Clock,
     Rows,
     Trainer,

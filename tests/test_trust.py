@@ -15,16 +15,16 @@ from sklearn.model_selection import KFold, cross_val_predict
 from threadpoolctl import threadpool_limits
 
 from ncprior.cli.main import main
+from ncprior.core.prediction import MixturePrediction, Prediction
 from ncprior.data.labelled import Labelled
 from ncprior.data.splits import Split
 from ncprior.errors import UserError
 from ncprior.experiments import baselines, evaluate, simulate
 from ncprior.experiments.records import Records
 from ncprior.experiments.scores import LEVELS, Standardised, detection, scores
-from ncprior.prediction import MixturePrediction, Prediction
+from ncprior.report.evaluate import verdict
 from ncprior.report.page import report
-from ncprior.report.saved import savings
-from ncprior.report.trust import verdict
+from ncprior.report.simulate import savings
 
 NCPRIOR = str(Path(sys.executable).parent / "ncprior")
 TINY = {"members": 2, "epochs": 3, "hidden": (8,)}

@@ -49,7 +49,7 @@ class Method:
 
 def ncprior(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Predict:
     """The estimator of this project as it is without any setting."""
-    from ncprior.estimators import NCPRegressor
+    from ncprior.tables.estimator import NCPRegressor
 
     model = NCPRegressor(random_state=seed).fit(inputs, targets)
 
@@ -79,7 +79,7 @@ _SKLEARN = {"sklearn": "scikit-learn"}
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("ncprior", "NCPRegressor()", ncprior, {**_SKLEARN, "ncprior.estimators": "-e ."}),
+        Method("ncprior", "NCPRegressor()", ncprior, {**_SKLEARN, "ncprior.tables.estimator": "-e ."}),
         Method(
             "laplace",
             "last-layer Laplace of laplace-torch, noise and prior by marginal likelihood",

@@ -5,13 +5,13 @@ __all__ = ["NCPRegressor"]
 
 TYPE_CHECKING = False  # without `typing`: while modules are imported, the command cannot handle Ctrl-C
 if TYPE_CHECKING:
-    from ncprior.estimators import NCPRegressor
+    from ncprior.tables.estimator import NCPRegressor
 
 
 def __getattr__(name: str) -> object:
     """`NCPRegressor`, imported only when it is asked for: it takes a while, and many commands do not need it."""
     if name == "NCPRegressor":
-        from ncprior.estimators import NCPRegressor
+        from ncprior.tables.estimator import NCPRegressor
 
         return NCPRegressor
     raise AttributeError(f"module 'ncprior' has no attribute {name!r}")

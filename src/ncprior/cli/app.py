@@ -13,10 +13,13 @@ import typer
 from typer._click.exceptions import ClickException
 
 from ncprior import __version__
+from ncprior.cli.evaluate import evaluate
+from ncprior.cli.fit import fit
+from ncprior.cli.interrupts import KEPT, Stopped, ends_at_once, stoppable
 from ncprior.cli.paper import paper
-from ncprior.cli.stopping import KEPT, Stopped, ends_at_once, stoppable
-from ncprior.cli.tables import fit, predict, suggest
-from ncprior.cli.trust import evaluate, simulate
+from ncprior.cli.predict import predict
+from ncprior.cli.simulate import simulate
+from ncprior.cli.suggest import suggest
 from ncprior.errors import UserError
 from ncprior.terminal import printable, remark, say
 

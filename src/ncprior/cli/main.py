@@ -6,7 +6,7 @@ import os
 def main() -> None:
     """Runs the command and ends the process."""
     try:
-        from ncprior.cli.stopping import ends_at_once
+        from ncprior.cli.interrupts import ends_at_once
 
         with ends_at_once():
             from ncprior.cli.app import run

@@ -1,74 +1,95 @@
-"""Options that name a field of the configuration: ``--set NAME=VALUE``."""
+"""Options that several commands share, and their checks."""
 
-import dataclasses
-import types
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from ncprior.cli.interrupts import ends_at_once
 from ncprior.errors import UserError
+from ncprior.files import alone
 
-T = TypeVar("T")
-
-
-def apply_changes(
-    config: T,
-    changes: list[str],
-    parts: tuple[str, ...] = ("settings", "schedule"),
-    *,
-    unused: tuple[str, ...] = (),
-) -> T:
-    """The configuration with fields of its parts replaced, each given as ``NAME=VALUE``.
-
-    A field that the experiment has no use for is refused.
-    """
-    values: dict[str, dict[str, Any]] = {part: {} for part in parts}
-    for change in changes:
-        name, found, text = change.partition("=")
-        owners = [part for part in parts if name in _fields(getattr(config, part))]
-        if name in unused:
-            raise UserError(f"--set {change}: this experiment does not use {name}")
-        if not found or not owners:
-            known = [field for part in parts for field in _fields(getattr(config, part)) if field not in unused]
-            raise UserError(f"--set {change}: give NAME=VALUE with one of the names {', '.join(known)}")
-        kind = get_type_hints(type(getattr(config, owners[0])))[name]
-        values[owners[0]][name] = parse(text, kind, name)
-    # All at once: single changes may not fit together with what the others have yet to change.
-    changed = {part: dataclasses.replace(getattr(config, part), **new) for part, new in values.items()}
-    return dataclasses.replace(config, **changed)  # type: ignore[type-var]
+TableArgument = Annotated[
+    Path, typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet or Arrow file, or a folder of such files.")
+]
+InputsOption = Annotated[
+    list[str] | None, typer.Option(metavar="A,B,C", help="Columns to predict from. \\[default: all others]")
+]
+ExcludeOption = Annotated[
+    list[str] | None, typer.Option(metavar="A,B,C", help="Columns to leave out, such as numbers of rows.")
+]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="What ncprior fit has written.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file that --out names.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, for scripts.")]
+TargetOption = Annotated[str, typer.Option(metavar="COLUMN", help="What to predict.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
 
 
-def parse(text: str, kind: Any, name: str) -> Any:
-    """A value of this type from text: numbers, ``true``/``false``, ``none``, words, comma-separated tuples."""
-    if get_origin(kind) in (Union, types.UnionType):
-        for choice in get_args(kind):
-            try:
-                return parse(text, choice, name)
-            except UserError:
-                continue
-    elif kind is type(None) and text.lower() == "none":
-        return None
-    elif kind is bool and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    elif get_origin(kind) is Literal and text in get_args(kind):
-        return text
-    elif get_origin(kind) is tuple:
-        return tuple(parse(item.strip(), get_args(kind)[0], name) for item in text.split(","))
-    elif kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    raise UserError(f"--set {name}={text}: expected {_describe(kind)}")
+def check_seed(seed: int) -> None:
+    """Raise if this is no seed."""
+    if not 0 <= seed < 2**32:
+        raise UserError(f"--seed {seed}: give a whole number from 0 to {2**32 - 1}")
 
 
-def _fields(part: Any) -> list[str]:
-    return [field.name for field in dataclasses.fields(part)]
+@contextmanager
+def kept_place(out: Path | None, force: bool, table: Path | None = None) -> Iterator[None]:
+    """Keeps the place of the result from the beginning, so that no other command works for the same one in vain."""
+    check_out(out, force, table)
+    if out is None:
+        yield
+        return
+    with alone(out, f"--out {out}: is being written"):
+        check_out(out, force, table)  # another command may just have finished
+        yield
 
 
-def _describe(kind: Any) -> str:
-    if get_origin(kind) in (Union, types.UnionType):
-        return " or ".join(_describe(choice) for choice in get_args(kind))
-    if get_origin(kind) is Literal:
-        return " or ".join(get_args(kind))
-    if get_origin(kind) is tuple:
-        return "comma-separated whole numbers"
-    return {int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}[kind]
+def check_out(out: Path | None, force: bool, table: Path | None = None) -> None:
+    """Raise, before any work is done, if the result could not be put there."""
+    if out is None:
+        return
+    if out.exists() and not force:
+        raise UserError(f"--out {out}: exists already; choose another name, or add --force to replace it")
+    if not out.parent.is_dir():
+        raise UserError(f"--out {out}: there is no folder {out.parent}; make it first")
+    if out.is_dir() or not os.access(out.parent, os.W_OK):
+        raise UserError(f"--out {out}: cannot be written; choose another place")
+    if table is not None and table.is_dir() and out.parent.resolve() == table.resolve():
+        raise UserError(f"--out {out}: lies in the folder that is read and would become part of it; choose another one")
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """The names in a comma-separated list, each once."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def choose_inputs(path: Path, targets: Sequence[str], inputs: Sequence[str], excluded: Sequence[str]) -> list[str]:
+    """The names of the columns to predict from."""
+    with ends_at_once():
+        from ncprior.data import table_files
+
+    names = dict.fromkeys(table_files.schema_of(path).names)
+    chosen, left_out = given_columns(inputs, names), set(given_columns(excluded, names))
+    if unknown := sorted(left_out - names.keys()):
+        raise UserError(f"--exclude-columns: {path} has no column {unknown[0]!r}; it has {_listed(list(names))}")
+    for name in chosen:
+        if name in targets or name in left_out:
+            other = "--target" if name in targets else "--exclude-columns"
+            raise UserError(f"column {name!r} is in --inputs and in {other}; take it out of one of them")
+    chosen = chosen or [name for name in names if name not in targets and name not in left_out]
+    if not chosen:
+        raise UserError(f"{path}: no column is left to predict from; give a table with more columns than the target")
+    return chosen
+
+
+def given_columns(items: Sequence[str], names: Collection[str]) -> list[str]:
+    """The column names in comma-separated lists, each once; a name with commas in it is given alone."""
+    return list(dict.fromkeys(name for item in items for name in ([item] if item in names else split_names(item))))
+
+
+def _listed(names: Sequence[str], most: int = 20) -> str:
+    """The names, or the first of them and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

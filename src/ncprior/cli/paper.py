@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ncprior.cli.stopping import RESUME, ends_at_once, stoppable
+from ncprior.cli.interrupts import RESUME, ends_at_once, stoppable
+from ncprior.cli.options import ResumeOption, split_names
 from ncprior.errors import UserError
 from ncprior.terminal import remark, say
 
 if TYPE_CHECKING:
-    from ncprior.experiments.flights import Source
-    from ncprior.experiments.learning_curves import Config
+    from ncprior.experiments.paper.flights import Source
+    from ncprior.experiments.paper.learning_curves import Config
     from ncprior.experiments.records import Records
 
 paper = typer.Typer(no_args_is_help=True, help="Run the experiments of the paper.")
@@ -45,7 +46,6 @@ SetOption = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="Change one setting, e.g. gamma=0.3; can be repeated."),
 ]
 OutOption = Annotated[Path, typer.Option(help="Folder for records, figures and report.")]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
 DEFAULT_METHODS = "bbb+ncp,odc+ncp,bbb,det"
 
 
@@ -72,7 +72,7 @@ def paper_toy(
     """
     with ends_at_once():
         use_all_cores()
-        from ncprior.experiments import toy
+        from ncprior.experiments.paper import toy
 
     config = toy.configure(str(preset), split_names(methods), seeds, acquisition, quick=quick)
     _run_toy(toy.NAME, config, change, out, resume)
@@ -95,7 +95,7 @@ def paper_ablations(
     """
     with ends_at_once():
         use_all_cores()
-        from ncprior.experiments import ablations
+        from ncprior.experiments.paper import ablations
 
     _run_toy(ablations.NAME, ablations.configure(str(preset), seeds, quick=quick), change, out, resume)
 
@@ -103,9 +103,9 @@ def paper_ablations(
 def _run_toy(name: str, config: "Config", change: list[str] | None, out: Path, resume: bool) -> None:
     """Runs an experiment on the 1-dimensional data, and draws its page."""
     with ends_at_once():
-        from ncprior.cli.options import apply_changes
+        from ncprior.cli.changes import apply_changes
         from ncprior.cli.progress import progress_bars
-        from ncprior.experiments import toy
+        from ncprior.experiments.paper import toy
         from ncprior.experiments.records import Records
         from ncprior.report.page import report
 
@@ -134,9 +134,9 @@ def paper_prior(
       ncprior paper prior --preset paper --set output_std=0.5 --out runs/prior-narrow
     """
     use_all_cores()
-    from ncprior.cli.options import apply_changes
+    from ncprior.cli.changes import apply_changes
     from ncprior.cli.progress import progress_bars
-    from ncprior.experiments import function_prior
+    from ncprior.experiments.paper import function_prior
     from ncprior.experiments.records import Records
     from ncprior.report.page import report
 
@@ -188,9 +188,9 @@ def paper_flights(
     """
     with ends_at_once():
         use_all_cores()
-        from ncprior.cli.options import apply_changes
+        from ncprior.cli.changes import apply_changes
         from ncprior.cli.progress import progress_bars
-        from ncprior.experiments import flights
+        from ncprior.experiments.paper import flights
         from ncprior.experiments.records import Records
         from ncprior.report.page import report
 
@@ -236,10 +236,10 @@ def paper_robustness(
     """
     with ends_at_once():
         use_all_cores()
-        from ncprior.cli.options import apply_changes
+        from ncprior.cli.changes import apply_changes
         from ncprior.cli.progress import progress_bars
         from ncprior.data import toy as toy_data
-        from ncprior.experiments import flights, robustness, toy
+        from ncprior.experiments.paper import flights, robustness, toy
         from ncprior.experiments.records import Records
         from ncprior.report.page import report
 
@@ -296,9 +296,9 @@ def paper_regression(
     """
     # Without `use_all_cores`: a wide network is fastest on one device whose multiplies use every core.
     with ends_at_once():
-        from ncprior.cli.options import apply_changes
+        from ncprior.cli.changes import apply_changes
         from ncprior.cli.progress import progress_bars
-        from ncprior.experiments import regression
+        from ncprior.experiments.paper import regression
         from ncprior.experiments.records import Records
         from ncprior.report.page import report
 
@@ -372,11 +372,6 @@ def paper_all(
         say(f"report: {report(out)}")
 
 
-def split_names(text: str) -> tuple[str, ...]:
-    """The names in a comma-separated list, each once."""
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
 def finished(records: "Records", methods: Sequence[str]) -> list[str]:
     """The methods of a run that are done."""
     return [name for name in methods if records.exists(f"models/{name}.safetensors")]
@@ -385,7 +380,7 @@ def finished(records: "Records", methods: Sequence[str]) -> list[str]:
 def flight_source(data: str, split: str, planes: Path | None) -> "Source":
     """Where flights come from, from the options that say so; paths are kept as absolute ones."""
     with ends_at_once():
-        from ncprior.experiments.flights import Source
+        from ncprior.experiments.paper.flights import Source
 
     source, _, paths = data.partition(":")
     files = tuple(str(Path(path).expanduser().absolute()) for path in split_names(paths))

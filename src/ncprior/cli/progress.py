@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ncprior.cli.console import Terminal
-from ncprior.experiments import learning_curves, regression
-from ncprior.methods import title
+from ncprior.core.methods import title
+from ncprior.experiments.paper import learning_curves, regression
 from ncprior.terminal import remark
 
 _PLAIN_EVERY = 0.1

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ncprior.data import column_values, tables
+from ncprior.data import column_values, table_files
 from ncprior.errors import UserError
 from ncprior.schema import Length, Range, conform
 
@@ -103,7 +103,7 @@ class Encoder:
         At most `most_categories` values of a category have columns of their own: if there are more, the rarest share
         one. Constant columns, empty ones, and text that hardly ever repeats are left out.
         """
-        table = tables.as_table(table)
+        table = table_files.as_table(table)
         if most_categories < 2:
             raise UserError(f"most_categories is {most_categories}; a category needs at least 2")
         if not table.num_rows:
@@ -154,7 +154,7 @@ class Encoder:
         Columns that were left out need not be there, and further columns are ignored. Errors count rows from
         `first_row`, which is for tables that are a piece of a larger one.
         """
-        table = tables.as_table(table)
+        table = table_files.as_table(table)
         used = [column for column in self.columns if column.kind != "left out"]
         values = dict(zip(table.column_names, table.columns, strict=True))
         if absent := [column.name for column in used if column.name not in values]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ncprior.data import column_values, tables
+from ncprior.data import column_values, table_files
 from ncprior.errors import UserError
 
 FEWEST = 20
@@ -42,7 +42,7 @@ def load(
     """Reads the rows that have a target.
 
     Args:
-        path: A file or a folder of files that `ncprior.data.tables` reads.
+        path: A file or a folder of files that `ncprior.data.table_files` reads.
         target: The column to predict, of numbers.
         inputs: The columns to predict it from; without it, all others.
         beside: Columns that are wanted for other purposes, inputs or not.
@@ -51,12 +51,12 @@ def load(
     if inputs is not None and target in inputs:
         raise UserError(f"column {target!r} is the target and cannot be an input as well; take it out of the inputs")
     columns = None if inputs is None else list(dict.fromkeys([*inputs, *beside, target]))
-    table = tables.read(path, columns)
+    table = table_files.read(path, columns)
     # Wanted columns that are not there get the same message, with the names that come close, as they do in a file.
     there_are = set(table.column_names)
     for name in (target, *beside):
         if name not in there_are:
-            tables.read(path, [name])
+            table_files.read(path, [name])
     truth, known = known_targets(table, [target])
     check_inputs(table)  # here, where rows still have the numbers that they have in the file
     values, there = truth[:, 0], np.flatnonzero(known)

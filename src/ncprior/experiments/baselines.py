@@ -13,10 +13,10 @@ from sklearn.linear_model import BayesianRidge, LinearRegression
 from sklearn.model_selection import KFold
 from threadpoolctl import threadpool_limits
 
+from ncprior.core.prediction import Prediction
 from ncprior.data.encoding import Encoder
 from ncprior.experiments.scores import Standardised
-from ncprior.prediction import Prediction
-from ncprior.recipe import units
+from ncprior.tables.recipe import units
 
 Fitted = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 """Mean, noise and uncertainty of the rows of a matrix."""

@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ncprior.core.methods import TITLES
 from ncprior.data import labelled
 from ncprior.data.labelled import Labelled
 from ncprior.data.splits import Split, gap_splits, random_splits, tail_splits, time_split
 from ncprior.errors import UserError, check_limits
-from ncprior.estimators import NCPRegressor
 from ncprior.experiments import baselines
 from ncprior.experiments.baselines import BASELINES
 from ncprior.experiments.records import Records, summary
 from ncprior.experiments.scores import LEVELS, Standardised, detection, predict, scores
-from ncprior.methods import TITLES
-from ncprior.options import without_effect
+from ncprior.tables.estimator import NCPRegressor
+from ncprior.tables.options import without_effect
 
 NAME = "evaluate"
 ABLATIONS: dict[str, dict[str, Any]] = {

@@ -9,9 +9,9 @@ import pyarrow as pa
 from jax import Array
 from sklearn.metrics import roc_auc_score
 
-from ncprior import metrics
-from ncprior.estimators import NCPRegressor
-from ncprior.prediction import Predictive, heavy_tailed
+from ncprior.core import metrics
+from ncprior.core.prediction import Predictive, heavy_tailed
+from ncprior.tables.estimator import NCPRegressor
 
 LEVELS = tuple(round(0.05 * i, 2) for i in range(1, 20))
 """Probabilities of the central intervals whose coverage makes the calibration curve."""

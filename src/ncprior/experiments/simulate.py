@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ncprior.acquisition import score_names
-from ncprior.batches import DEFAULT_RULE, RULES
+from ncprior.core.acquisition import score_names
 from ncprior.data import labelled
 from ncprior.data.labelled import Labelled
 from ncprior.errors import UserError, check_limits
-from ncprior.estimators import NCPRegressor
 from ncprior.experiments.evaluate import Progress
 from ncprior.experiments.records import Records
 from ncprior.experiments.scores import predict, scores
+from ncprior.tables.batches import DEFAULT_RULE, RULES
+from ncprior.tables.estimator import NCPRegressor
 
 NAME = "simulate"
 CONTROL = "random"

@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from ncprior.core.methods import split_name, title
+from ncprior.experiments.paper.robustness import NO_NOISE, Setting
 from ncprior.experiments.records import Records
-from ncprior.experiments.robustness import NO_NOISE, Setting
-from ncprior.methods import split_name, title
-from ncprior.report.style import (
+from ncprior.report.styles import (
     GAIN,
     NARROW,
     NOISE,

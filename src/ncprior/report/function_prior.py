@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ncprior.experiments import function_prior
+from ncprior.experiments.paper import function_prior
 from ncprior.experiments.records import Records
 from ncprior.report.sections import Cell, Picture, Section, Table, number
-from ncprior.report.style import UNCERTAINTY, add_legend, new_panels, style
+from ncprior.report.styles import UNCERTAINTY, add_legend, new_panels, style
 
 _HEADINGS = {
     "initial": "Before training",

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from matplotlib.lines import Line2D
 
-from ncprior.methods import TITLES
+from ncprior.core.methods import TITLES
 from ncprior.report.sections import Cell
-from ncprior.report.style import LINES, Line
+from ncprior.report.styles import LINES, Line
 
 
 class Look(NamedTuple):

@@ -9,15 +9,18 @@ from typing import Any, NamedTuple
 import jinja2
 from matplotlib.figure import Figure
 
+from ncprior.core.methods import title
 from ncprior.errors import UserError
-from ncprior.experiments import ablations, evaluate, flights, function_prior, regression, robustness, simulate, toy
+from ncprior.experiments import evaluate, simulate
+from ncprior.experiments.paper import ablations, flights, function_prior, regression, robustness, toy
 from ncprior.experiments.records import Records
-from ncprior.methods import title
-from ncprior.report import paper, saved, trust
+from ncprior.report import paper
 from ncprior.report.claims.verdicts import RULE
+from ncprior.report.evaluate import evaluate_section
 from ncprior.report.function_prior import function_prior_section
 from ncprior.report.sections import Picture, Section, plain
-from ncprior.report.style import style
+from ncprior.report.simulate import simulate_section
+from ncprior.report.styles import style
 
 _FORMATS = ("svg", "png", "pdf")
 
@@ -124,8 +127,8 @@ _SECTIONS: dict[str, Callable[[Records], Section]] = {
     function_prior.NAME: function_prior_section,
     **dict.fromkeys(robustness.NAMES.values(), paper.robustness_section),
     regression.NAME: paper.regression_section,
-    evaluate.NAME: trust.evaluate_section,
-    simulate.NAME: saved.simulate_section,
+    evaluate.NAME: evaluate_section,
+    simulate.NAME: simulate_section,
 }
 _UNFINISHED: dict[str, Callable[[Records], list[str]]] = {
     evaluate.NAME: evaluate.unfinished,

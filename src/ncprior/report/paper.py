@@ -4,10 +4,10 @@ import dataclasses
 from functools import partial
 from typing import Any
 
-from ncprior.experiments import learning_curves, regression, robustness
+from ncprior.core.methods import title
+from ncprior.core.settings import DIFFERENCES, FLIGHTS_PRESETS, NOT_FOLLOWED, PRESETS, Settings
+from ncprior.experiments.paper import learning_curves, regression, robustness
 from ncprior.experiments.records import Records
-from ncprior.methods import title
-from ncprior.presets import DIFFERENCES, FLIGHTS_PRESETS, NOT_FOLLOWED, PRESETS, Settings
 from ncprior.report import regression as regression_report
 from ncprior.report.claims.ablations import ablation_claims
 from ncprior.report.claims.flights import flights_claims
@@ -15,6 +15,7 @@ from ncprior.report.claims.regression import regression_claims
 from ncprior.report.claims.robustness import flights_robustness_claims, toy_robustness_claims
 from ncprior.report.claims.toy import toy_claims
 from ncprior.report.claims.verdicts import Claim
+from ncprior.report.differences import smaller_note, smaller_regression_note
 from ncprior.report.figures import (
     collect_beliefs,
     collect_learning_curves,
@@ -23,7 +24,6 @@ from ncprior.report.figures import (
     draw_robustness,
 )
 from ncprior.report.sections import Cell, Picture, Section, Table, number, plain
-from ncprior.report.smaller import smaller_note, smaller_regression_note
 
 PUBLISHED_TOY = {
     "bbb": {"test_rmse": "0.75 ± 0.31", "test_nlpd": "10.29 ± 8.05"},

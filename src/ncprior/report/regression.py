@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from ncprior.core.methods import TITLES
 from ncprior.experiments.records import Records
-from ncprior.methods import TITLES
-from ncprior.report.style import LINES, add_legend, new_panels, style
+from ncprior.report.styles import LINES, add_legend, new_panels, style
 
 PUBLISHED: dict[str, tuple[float | None, float | None]] = {
     "gPoE (Deisenroth & Ng 2015)": (8.1, None),
@@ -28,7 +28,7 @@ BASELINES = {
     "linear": "Linear regression",
     "boosting": "Boosted trees (HistGradientBoosting, 400 iterations, 63 leaves)",
 }
-"""What `ncprior.experiments.regression.baselines` computes, and how the table writes it."""
+"""What `ncprior.experiments.paper.regression.baselines` computes, and how the table writes it."""
 
 _PANELS = {
     "train_rmse": "Train RMSE",

@@ -1,7 +1,7 @@
 """What the paper says of variants of BBB+NCP, on the 1-dimensional data (Section 2 and appendix B)."""
 
+from ncprior.core.methods import title
 from ncprior.experiments.records import Records
-from ncprior.methods import title
 from ncprior.report.claims.final import final
 from ncprior.report.claims.verdicts import Claim, claim, lower, median, within
 

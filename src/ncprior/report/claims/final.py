@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ncprior.experiments.learning_curves import final_values
+from ncprior.core.methods import title
+from ncprior.experiments.paper.learning_curves import final_values
 from ncprior.experiments.records import Records
-from ncprior.methods import title
 from ncprior.report.claims.verdicts import Claim, claim, lower, median
 
 Final = Mapping[str, Mapping[str, np.ndarray]]

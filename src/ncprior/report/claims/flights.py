@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from ncprior.core.methods import title
 from ncprior.experiments.records import Records
-from ncprior.methods import title
 from ncprior.report.claims.final import METRICS, Final, final, lower_than, present
 from ncprior.report.claims.toy import DIVERGED, NCP, PLAIN, best_test_nlpd
 from ncprior.report.claims.verdicts import Claim, claim, lower, median

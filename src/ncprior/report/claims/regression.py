@@ -2,9 +2,9 @@
 
 from itertools import combinations
 
-from ncprior.experiments import regression
+from ncprior.core.methods import title
+from ncprior.experiments.paper import regression
 from ncprior.experiments.records import Records
-from ncprior.methods import title
 from ncprior.report.claims.final import Final
 from ncprior.report.claims.verdicts import Claim, claim, lower, median, within
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ncprior.experiments import robustness
+from ncprior.core.methods import title
+from ncprior.experiments.paper import robustness
+from ncprior.experiments.paper.robustness import Setting, Swept
 from ncprior.experiments.records import Records
-from ncprior.experiments.robustness import Setting, Swept
-from ncprior.methods import title
 from ncprior.report.claims.final import METRICS
 from ncprior.report.claims.toy import rank_correlation
 from ncprior.report.claims.verdicts import Claim, claim, lower, median

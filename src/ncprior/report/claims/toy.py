@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from ncprior.experiments.learning_curves import failed_runs
+from ncprior.core.methods import title
+from ncprior.experiments.paper.learning_curves import failed_runs
 from ncprior.experiments.records import Records
-from ncprior.methods import title
 from ncprior.report.claims.final import METRICS, final, lower_than, present
 from ncprior.report.claims.verdicts import Claim, claim, lower, median
 

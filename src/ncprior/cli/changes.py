@@ -1,0 +1,74 @@
+"""Options that name a field of the configuration: ``--set NAME=VALUE``."""
+
+import dataclasses
+import types
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from ncprior.errors import UserError
+
+T = TypeVar("T")
+
+
+def apply_changes(
+    config: T,
+    changes: list[str],
+    parts: tuple[str, ...] = ("settings", "schedule"),
+    *,
+    unused: tuple[str, ...] = (),
+) -> T:
+    """The configuration with fields of its parts replaced, each given as ``NAME=VALUE``.
+
+    A field that the experiment has no use for is refused.
+    """
+    values: dict[str, dict[str, Any]] = {part: {} for part in parts}
+    for change in changes:
+        name, found, text = change.partition("=")
+        owners = [part for part in parts if name in _fields(getattr(config, part))]
+        if name in unused:
+            raise UserError(f"--set {change}: this experiment does not use {name}")
+        if not found or not owners:
+            known = [field for part in parts for field in _fields(getattr(config, part)) if field not in unused]
+            raise UserError(f"--set {change}: give NAME=VALUE with one of the names {', '.join(known)}")
+        kind = get_type_hints(type(getattr(config, owners[0])))[name]
+        values[owners[0]][name] = parse(text, kind, name)
+    # All at once: single changes may not fit together with what the others have yet to change.
+    changed = {part: dataclasses.replace(getattr(config, part), **new) for part, new in values.items()}
+    return dataclasses.replace(config, **changed)  # type: ignore[type-var]
+
+
+def parse(text: str, kind: Any, name: str) -> Any:
+    """A value of this type from text: numbers, ``true``/``false``, ``none``, words, comma-separated tuples."""
+    if get_origin(kind) in (Union, types.UnionType):
+        for choice in get_args(kind):
+            try:
+                return parse(text, choice, name)
+            except UserError:
+                continue
+    elif kind is type(None) and text.lower() == "none":
+        return None
+    elif kind is bool and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    elif get_origin(kind) is Literal and text in get_args(kind):
+        return text
+    elif get_origin(kind) is tuple:
+        return tuple(parse(item.strip(), get_args(kind)[0], name) for item in text.split(","))
+    elif kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    raise UserError(f"--set {name}={text}: expected {_describe(kind)}")
+
+
+def _fields(part: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(part)]
+
+
+def _describe(kind: Any) -> str:
+    if get_origin(kind) in (Union, types.UnionType):
+        return " or ".join(_describe(choice) for choice in get_args(kind))
+    if get_origin(kind) is Literal:
+        return " or ".join(get_args(kind))
+    if get_origin(kind) is tuple:
+        return "comma-separated whole numbers"
+    return {int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}[kind]

@@ -1,0 +1,109 @@
+"""The command ``ncprior evaluate``."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ncprior.cli.interrupts import RESUME, ends_at_once, stoppable
+from ncprior.cli.options import (
+    ExcludeOption,
+    InputsOption,
+    JsonOption,
+    ResumeOption,
+    TableArgument,
+    TargetOption,
+    split_names,
+)
+from ncprior.cli.table_experiments import SetOption, chosen_inputs, estimator_arguments, print_table, run
+from ncprior.terminal import say
+
+SeedsOption = Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 1]")]
+RowsOption = Annotated[int | None, typer.Option(help="Use at most this many rows, drawn at random. \\[default: all]")]
+
+
+@stoppable(RESUME)
+def evaluate(
+    table: TableArgument,
+    target: TargetOption,
+    split: Annotated[
+        str,
+        typer.Option(
+            metavar="random|gap|tail|time:COLUMN",
+            help="Which rows are tested on: a tenth; for each input that is a number, the middle third of the rows by "
+            "it, or the fifth with its largest values; the last fifth by a column.",
+        ),
+    ] = "random",
+    methods: Annotated[
+        str,
+        typer.Option(
+            help="Comma-separated: ncp (the default model), det, bbb, det+ncp, bbb+ncp, odc+ncp; mean, linear, "
+            "boosting, forest, or all four as baselines; no-ncp, one-member, no-early-stopping, constant-gamma, or all "
+            "four and ncp as ablations."
+        ),
+    ] = "ncp,baselines",
+    inputs: InputsOption = None,
+    exclude_columns: ExcludeOption = None,
+    seeds: SeedsOption = None,
+    splits: Annotated[
+        int | None, typer.Option(help="Number of splits, at most. \\[default: 10 random ones, 20 columns; quick: 3]")
+    ] = None,
+    rows: RowsOption = None,
+    held_out: Annotated[
+        float,
+        typer.Option(
+            help="Share of the training rows that is held out with gap and tail, to be told from test rows; 0 for none."
+        ),
+    ] = 0.1,
+    quick: Annotated[bool, typer.Option("--quick", help="Two networks, three splits, at most 5000 rows.")] = False,
+    change: SetOption = None,
+    as_json: JsonOption = False,
+    out: Annotated[Path, typer.Option(help="Folder for records, figures and report.")] = Path("runs/evaluate"),
+    resume: ResumeOption = False,
+) -> None:
+    """See how far the uncertainty can be trusted on a table: train on some of its rows, and test on others.
+
+    [bold]Examples[/bold]
+
+      ncprior evaluate houses.csv --target price --quick
+
+      ncprior evaluate houses.csv --target price --split gap --seeds 3 --out runs/houses-gap
+
+      ncprior evaluate trips.parquet --target minutes --split time:start --methods ablations
+    """
+    with ends_at_once():
+        from ncprior.cli import summaries
+        from ncprior.data.labelled import fingerprint
+        from ncprior.experiments import evaluate as experiment
+
+    fast: dict[str, Any] = experiment.QUICK if quick else {}
+    config = experiment.Config(
+        table=str(table.expanduser().absolute()),
+        target=target,
+        split=split,
+        fingerprint=fingerprint(table.expanduser()),
+        methods=experiment.expand(split_names(methods)),
+        inputs=chosen_inputs(table.expanduser(), target, inputs, exclude_columns),
+        seeds=1 if seeds is None else seeds,
+        splits=fast.get("splits") if splits is None else splits,
+        rows=fast.get("rows") if rows is None else rows,
+        held_out=held_out,
+        estimator={**(experiment.QUICK_ESTIMATOR if quick else {}), **estimator_arguments(change or [])},
+    )
+    results, report = run(experiment, config, out, resume)
+    if as_json:
+        summaries.print_json({**results, "report": report})
+        return
+    shown = [m for m in experiment.METRICS if any(m in of for of in results["methods"].values())]
+    print_table(
+        ["method", *shown],
+        [[name, *(spread(of.get(m)) for m in shown)] for name, of in results["methods"].items()],
+    )
+    say(f"report: {report}")
+
+
+def spread(value: dict[str, float | None] | None) -> str:
+    """Mean and standard deviation."""
+    if value is None or value["mean"] is None:
+        return "-"
+    return f"{value['mean']:.4g} ± {value['std']:.2g}"

@@ -1,0 +1,78 @@
+"""The command ``ncprior predict``."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ncprior.cli.interrupts import ends_at_once, stoppable
+from ncprior.cli.options import ForceOption, JsonOption, ModelArgument, TableArgument, check_out, kept_place
+from ncprior.errors import UserError
+
+SHOWN_ROWS = 10
+
+
+def predict(
+    model: ModelArgument,
+    table: TableArgument,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the predictions, .parquet or .csv. \\[default: print the first rows]")
+    ] = None,
+    level: Annotated[float, typer.Option(help="Probability that the interval from lower to upper holds.")] = 0.9,
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Add predictions to a table of any size: mean, std, uncertainty, noise, and an interval from lower to upper.
+
+    The squares of noise (which more labels do not lower) and uncertainty (which they do) add up to the square of std.
+    Where the table has the target as well, the predictions are compared with it.
+
+    [bold]Examples[/bold]
+
+      ncprior predict houses.ncp new-houses.csv --out predictions.csv
+
+      ncprior predict trips.ncp trips-of-may/ --level 0.5 --out may.parquet
+    """
+    if not 0 < level < 1:
+        raise UserError(f"--level {level:g}: give a probability between 0 and 1, such as 0.9")
+    check_out(out, force, table)
+    with ends_at_once():
+        from ncprior.cli.progress import row_bar
+        from ncprior.cli.summaries import Scores, print_json, print_predict
+        from ncprior.data import table_files
+        from ncprior.data.column_types import check_held, python_rows
+        from ncprior.tables.columns import count_rows, described, input_types, kept_types, target_names, with_columns
+        from ncprior.tables.estimator import NCPRegressor
+    with stoppable(), kept_place(out, force, table):
+        loaded = NCPRegressor.load(model)
+        targets = target_names(loaded)
+        scores = Scores(targets)
+        first: Any = None
+        done = 0
+        types = kept_types(loaded, table, out) | input_types(loaded)
+        if out:
+            check_held(out, table_files.schema_of(table, schema=types))
+        with table_files.write(out) if out else nullcontext() as append, row_bar(count_rows(table)) as advance:
+            for piece in table_files.stream(table, schema=types):
+                prediction = loaded._predict(piece, first_row=done + 1)
+                columns = described(prediction, targets, level)
+                scores.add(piece, prediction, columns, done + 1)
+                piece = with_columns(piece, columns)
+                if append:
+                    append(piece)
+                first = piece.slice(0, SHOWN_ROWS) if first is None else first
+                done += piece.num_rows
+                advance(piece.num_rows)
+        summary = {
+            "rows": done,
+            "columns": first.column_names[-len(columns) :],
+            "level": level,
+            "scores": scores.results(),
+            "not_scored": scores.why,
+            **({"out": str(out)} if out else {"first_rows": python_rows(first)}),
+        }
+        if as_json:
+            print_json(summary)
+        else:
+            print_predict(summary, first)

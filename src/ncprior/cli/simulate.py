@@ -1,0 +1,102 @@
+"""The command ``ncprior simulate``."""
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ncprior.cli.interrupts import RESUME, ends_at_once, stoppable
+from ncprior.cli.options import (
+    ExcludeOption,
+    InputsOption,
+    JsonOption,
+    ResumeOption,
+    TableArgument,
+    TargetOption,
+    split_names,
+)
+from ncprior.cli.table_experiments import SetOption, chosen_inputs, estimator_arguments, print_table, run
+from ncprior.terminal import say
+
+
+@stoppable(RESUME)
+def simulate(
+    table: TableArgument,
+    target: TargetOption,
+    rules: Annotated[
+        str,
+        typer.Option(
+            help="Comma-separated: kmeans_inputs, kmeans_pp, lcmd, k_center, max_det, bait, information_gain, "
+            "uncertainty; random is always run."
+        ),
+    ] = "kmeans_inputs",
+    inputs: InputsOption = None,
+    exclude_columns: ExcludeOption = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 5; quick: 2]")] = None,
+    initial: Annotated[int, typer.Option(help="Random labels to begin with.")] = 20,
+    batch: Annotated[int, typer.Option(help="Labels to choose at a time.")] = 20,
+    labels: Annotated[
+        int | None, typer.Option(help="Labels to end with, at most 40% of the pool. \\[default: 400; quick: 100]")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Use at most this many rows, drawn at random. \\[default: 20000; quick: 5000]")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Two networks, two seeds, 100 labels.")] = False,
+    change: SetOption = None,
+    as_json: JsonOption = False,
+    out: Annotated[Path, typer.Option(help="Folder for records, figures and report.")] = Path("runs/simulate"),
+    resume: ResumeOption = False,
+) -> None:
+    """See how many labels active learning would have saved on a table whose labels are all known; test on a fifth.
+
+    [bold]Examples[/bold]
+
+      ncprior simulate houses.csv --target price --quick
+
+      ncprior simulate houses.csv --target price --rules kmeans_inputs,information_gain --seeds 10 --out runs/labels
+    """
+    with ends_at_once():
+        from ncprior.cli import summaries
+        from ncprior.data.labelled import fingerprint
+        from ncprior.experiments import simulate as experiment
+
+    fast: dict[str, Any] = experiment.QUICK if quick else {}
+    given = {"seeds": seeds, "labels": labels, "rows": rows}
+    config = experiment.Config(
+        table=str(table.expanduser().absolute()),
+        target=target,
+        fingerprint=fingerprint(table.expanduser()),
+        rules=tuple(dict.fromkeys([*split_names(rules), experiment.CONTROL])),
+        inputs=chosen_inputs(table.expanduser(), target, inputs, exclude_columns),
+        initial=initial,
+        batch=batch,
+        **{**fast, **{name: value for name, value in given.items() if value is not None}},
+        estimator={
+            **(experiment.QUICK_ESTIMATOR if quick else experiment.ESTIMATOR),
+            **estimator_arguments(change or []),
+        },
+    )
+    results, report = run(experiment, config, out, resume)
+    if as_json:
+        summaries.print_json({**results, "report": report})
+        return
+    print_table(
+        ["rule", "final rmse", "final nlpd", "labels saved (rmse)", "labels saved (nlpd)"],
+        [
+            [rule, *(f"{of[m]['mean'][-1]:.4g}" for m in experiment.COMPARED)]
+            + [saved(of["saved"][m]) if rule != experiment.CONTROL else "-" for m in experiment.COMPARED]
+            for rule, of in results["rules"].items()
+        ],
+    )
+    say(f"report: {report}")
+
+
+def saved(value: dict[str, float | None]) -> str:
+    """Share of labels saved, and the range over the seeds."""
+    mean, low, high = (value[key] for key in ("mean", "low", "high"))
+    if mean is None:
+        return "-"
+    return (
+        f"{mean:+.0%}" if low is None or high is None or math.isnan(low) else f"{mean:+.0%} ({low:+.0%} to {high:+.0%})"
+    )

@@ -1,0 +1,119 @@
+"""The command ``ncprior suggest``."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ncprior.cli.interrupts import ends_at_once, stoppable
+from ncprior.cli.options import ForceOption, JsonOption, ModelArgument, check_out, check_seed, kept_place
+from ncprior.errors import UserError
+
+MOST_ROWS = 1_000_000
+"""That suggest picks: they are kept in memory, and compared with each other."""
+RULES = ("kmeans_inputs", "kmeans_pp", "lcmd", "k_center", "max_det", "bait")
+"""Rules for whole batches that the help names, the default first; `ncprior.tables.batches.RULES` has all there are."""
+SCORES = ("information_gain", "uncertainty", "predictive_variance", "predictive_std", "random")
+"""Scores of single rows that the help names; `ncprior.core.acquisition.SCORES` has all there are."""
+
+
+def suggest(
+    model: ModelArgument,
+    pool: Annotated[
+        Path, typer.Argument(metavar="POOL", help="Rows that could be labelled: a table as for ncprior predict.")
+    ],
+    count: Annotated[int, typer.Option("-n", help="How many rows to pick.")] = 10,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the rows, .csv or .parquet. \\[default: only print them]")
+    ] = None,
+    acquisition: Annotated[
+        str,
+        typer.Option(
+            help=f"What makes rows worth a label: a rule for batches ({', '.join(RULES)}), or a score of every row "
+            f"({', '.join(SCORES)})."
+        ),
+    ] = RULES[0],
+    temperature: Annotated[
+        float, typer.Option(help="Above 0, rows are drawn at random, those with high scores more often.")
+    ] = 0.0,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Take the highest scores: --temperature 0.")] = False,
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id", metavar="COLUMN", help="Column that names rows. \\[default: count them from 1]"),
+    ] = None,
+    exclude: Annotated[
+        Path | None,
+        typer.Option(metavar="TABLE", help="Rows not to pick: those with the same id, or without --id, equal inputs."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Find the rows of a pool of any size whose labels would teach the model most, and say why.
+
+    A batch should tell much together: a rule picks rows that the networks see as far from each other and from those
+    that they learned from. Or rows are ranked by a score, such as the information gain, in which chance has a part if
+    the temperature is above 0. Chance depends only on the seed and on a row's id, or its number.
+
+    [bold]Examples[/bold]
+
+      ncprior suggest houses.ncp all-houses.parquet -n 20 --id address --exclude labelled.csv --out to-label.csv
+
+      ncprior suggest trips.ncp pool/ --acquisition uncertainty --temperature 0.5 --seed 7
+    """
+    check_suggest(count, acquisition, temperature, greedy, seed)
+    check_out(out, force, pool)
+    with ends_at_once():
+        from ncprior.cli.progress import row_bar
+        from ncprior.cli.summaries import print_json, print_suggest
+        from ncprior.data import table_files
+        from ncprior.data.column_types import check_held, python_rows
+        from ncprior.tables.columns import count_rows, used_columns
+        from ncprior.tables.estimator import NCPRegressor
+        from ncprior.tables.pool import Picker
+    with stoppable(), kept_place(out, force, pool):
+        loaded = NCPRegressor.load(model)
+        picker = Picker(count, acquisition, temperature, seed, id_column)
+        if out:
+            check_held(out, picker.schema(loaded, pool))
+        excluded = picker.known(loaded, exclude) if exclude else set()
+        with table_files.write(out) if out else nullcontext() as append:
+            with row_bar(count_rows(pool)) as advance:
+                best = picker.best(loaded, picker.stream(loaded, pool), excluded, advance)
+            suggestions = python_rows(best.rows)  # before the file is there: after that, nothing may fail
+            if append:
+                append(best.rows)
+        summary: dict[str, Any] = {
+            "pool_rows": best.pool,
+            "excluded": best.excluded,
+            "suggestions": suggestions,
+        }
+        summary |= {"out": str(out)} if out else {}
+        if as_json:
+            print_json(summary)
+        else:
+            inputs = set(used_columns(loaded)) - {id_column}
+            print_suggest(summary, best.rows.select([name for name in best.rows.column_names if name not in inputs]))
+
+
+def check_suggest(count: int, acquisition: str, temperature: float, greedy: bool, seed: int) -> None:
+    """Raise if options of suggest do not make sense."""
+    if count < 1:
+        raise UserError(f"-n {count}: ask for at least one row")
+    if count > MOST_ROWS:
+        raise UserError(f"-n {count}: ask for at most {MOST_ROWS:,} rows; for more, sort what ncprior predict gives")
+    from ncprior.core import acquisition as scores
+    from ncprior.tables import batches
+
+    if acquisition not in (known := [*batches.RULES, *scores.score_names()]):
+        raise UserError(f"unknown acquisition {acquisition!r}: choose from {', '.join(known)}")
+    if not 0 <= temperature < float("inf"):
+        raise UserError(f"--temperature {temperature:g}: give a number from 0 up, such as 0.5")
+    if acquisition in batches.RULES and (greedy or temperature > 0):
+        option = "--greedy" if greedy else "--temperature"
+        raise UserError(f"{option} is for scores of rows, and {acquisition} is none: add --acquisition {SCORES[0]}")
+    if greedy and (temperature > 0 or acquisition == "random"):
+        other = "--temperature" if temperature > 0 else "--acquisition random"
+        raise UserError(f"--greedy leaves nothing to chance, {other} does; leave one of them out")
+    check_seed(seed)

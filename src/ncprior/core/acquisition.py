@@ -1,0 +1,162 @@
+"""Which rows to label next: scores of predictions, and drawing a batch from them.
+
+A score sees only a prediction and gives one number for each row; more is better. `Acquisition` turns scores into
+logits and draws rows from their softmax (Equation 7).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ncprior.core.prediction import MixturePrediction, Predictive
+from ncprior.errors import UserError
+
+Score = Callable[[Predictive], Array]
+Draw = Literal["without_replacement", "with_replacement", "greedy"]
+
+_EPSILON = 1e-8
+"""Added to the noise variance below a fraction, as in the released code; in both presets, for rows without noise."""
+
+
+def information_gain(prediction: Predictive) -> Array:
+    """``0.5 ln(1 + uncertainty^2 / noise^2)``: what a label is expected to tell about the weights, in nats per output.
+
+    The Gaussian form of Equation 6 (MacKay, 1992): high where the model is uncertain and the label is not noisy.
+    """
+    return _gain(prediction.uncertainty**2, prediction.noise)
+
+
+def ood_information_gain(prediction: Predictive) -> Array:
+    """``0.5 ln(1 + pi / noise^2)``: the classifier's OOD probability in place of the variance (Section 5).
+
+    For predictions of the OOD classifier: its mixture, whose first part is the network's own prediction, or the
+    released code's blend, whose uncertainty is the probability.
+    """
+    if not isinstance(prediction, MixturePrediction):
+        return _gain(prediction.uncertainty, prediction.noise)
+    return _gain(prediction.weights[..., 1], prediction.parts.noise[..., 0])
+
+
+def ood_probability(prediction: Predictive) -> Array:
+    """The probability that a row is out of distribution, of the models that predict one."""
+    if isinstance(prediction, MixturePrediction):
+        return prediction.weights[..., 1].mean(-1)
+    return prediction.uncertainty.mean(-1)
+
+
+def uncertainty(prediction: Predictive) -> Array:
+    """``ln uncertainty``: pure uncertainty, whatever the noise; its softmax is free of the target's unit."""
+    return jnp.log(prediction.uncertainty + _EPSILON).mean(-1)
+
+
+def predictive_variance(prediction: Predictive) -> Array:
+    """``Var[p(y | x)]``: the paper's proxy for a network with no uncertainty of its own."""
+    return (prediction.std**2).mean(-1)
+
+
+def predictive_std(prediction: Predictive) -> Array:
+    """The predicted standard deviation: the released code's proxy for a network with no uncertainty of its own."""
+    return prediction.std.mean(-1)
+
+
+def random(prediction: Predictive) -> Array:
+    """The same for every row: the control that every other score must beat."""
+    return jnp.zeros_like(prediction.std).mean(-1)
+
+
+SCORES: dict[str, Score] = {
+    "information_gain": information_gain,
+    "ood_information_gain": ood_information_gain,
+    "ood_probability": ood_probability,
+    "uncertainty": uncertainty,
+    "predictive_variance": predictive_variance,
+    "predictive_std": predictive_std,
+    "random": random,
+}
+"""Every score by name; a score of your own can be added, and is then known by its name everywhere."""
+
+
+def score_names() -> list[str]:
+    """Names of the scores that any prediction has: all but those of the OOD classifier."""
+    return [name for name in SCORES if not name.startswith("ood_")]
+
+
+def score_of(score: str | Score) -> Score:
+    """The score of this name, or the function itself."""
+    if callable(score):
+        return score
+    if score not in score_names():
+        raise UserError(f"unknown acquisition {score!r}: choose from {', '.join(score_names())}")
+    return SCORES[score]
+
+
+@dataclass(frozen=True)
+class Acquisition:
+    """A score, how strongly it counts, and how rows are drawn.
+
+    Rows are drawn with probability proportional to ``exp(exponent * score / temperature)``. For the information gain
+    the paper's Equation 7, ``(1 + Var / sigma^2)^(1 / tau)``, is exponent 2, and the released code is exponent 1.
+    """
+
+    score: Score = information_gain
+    exponent: float = 2.0
+    temperature: float = 0.5
+    draw: Draw = "without_replacement"
+
+    def __call__(self, prediction: Predictive, excluded: Array, count: int, *, key: Array) -> Array:
+        """The numbers of ``count`` rows to label next; ``excluded`` is true for rows that must not be drawn."""
+        return self.pick(self.logits(prediction), excluded, count, key=key)
+
+    def logits(self, prediction: Predictive) -> Array:
+        """Unnormalised log probabilities of the rows."""
+        return self.exponent * self.score(prediction) / self.temperature
+
+    def pick(self, logits: Array, excluded: Array, count: int, *, key: Array) -> Array:
+        """The numbers of ``count`` rows drawn by these logits."""
+        logits = jnp.where(excluded, -jnp.inf, logits)
+        if self.draw == "greedy":
+            return jax.lax.top_k(logits, count)[1]
+        if self.draw == "without_replacement":
+            return gumbel_top_k(logits, count, key=key)[0]
+        return draw_with_replacement(logits, count, key=key)
+
+
+def gumbel_top_k(logits: Array, count: int, *, key: Array) -> tuple[Array, Array]:
+    """Draws ``count`` different rows from the softmax, one after the other without replacement, in a single pass.
+
+    Gives the rows and their perturbed logits, best first (Kool et al., 2019).
+    """
+    perturbed = logits + _gumbel(key, logits.shape)
+    values, rows = jax.lax.top_k(perturbed, count)
+    return rows, values
+
+
+def draw_with_replacement(logits: Array, count: int, *, key: Array) -> Array:
+    """Draws ``count`` rows from the softmax, each from all of them, so that a row can come twice."""
+    probabilities = jax.nn.softmax(logits)
+    # The sums of a parallel scan wobble by their rounding: a row of probability 0 takes the largest sum before it.
+    cumulative = jax.lax.cummax(jnp.where(probabilities > 0, jnp.cumsum(probabilities), 0.0))
+    marks = jax.random.uniform(key, (count,)) * cumulative[-1]
+    # The first row whose cumulative probability lies above the mark; a row of probability 0 never is.
+    rows = jnp.searchsorted(cumulative, marks, side="right")
+    # A mark that rounds up to the total belongs to the last row that has any probability.
+    last = jnp.searchsorted(cumulative, cumulative[-1], side="left")
+    return jnp.minimum(rows, last)
+
+
+def _gumbel(key: Array, shape: tuple[int, ...]) -> Array:
+    """Gumbel noise that is finest at its upper end, where the rows that are drawn come from.
+
+    `jax.random.gumbel` has 2^23 levels, too few for large pools: rows would tie, and the first of them always win. Its
+    mode ``high`` has enough, for twice the time.
+    """
+    uniform = (jax.random.bits(key, shape).astype(jnp.float32) + 0.5) * 2.0**-32
+    return -jnp.log(-jnp.log1p(-jnp.minimum(uniform, 1 - 2.0**-24)))
+
+
+def _gain(variance: Array, noise: Array) -> Array:
+    return 0.5 * jnp.log1p(variance / (noise**2 + _EPSILON)).mean(-1)

@@ -1,0 +1,22 @@
+"""Predictions of many rows, a block at a time."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+_BLOCK = 512
+"""Rows that are predicted together: few enough to stay in a core's cache."""
+
+
+def predict_in_blocks(predict: Callable[[Array], Any], inputs: Array, block: int = _BLOCK) -> Any:
+    """``predict(inputs)``, a block of rows at a time: several times faster than many rows at once."""
+    rows = len(inputs)
+    if rows <= block:
+        return predict(inputs)
+    blocks = -(-rows // block)
+    filled = jnp.pad(inputs, ((0, blocks * block - rows), (0, 0)))
+    results = jax.lax.map(predict, filled.reshape(blocks, block, -1))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:rows], results)

@@ -1,0 +1,211 @@
+"""A belief over the weights of every layer, where the distribution of the mean has no closed form.
+
+The paper's "in other models": the NCP needs only the distribution of the predicted mean at x~, and samples give an
+estimate of it. Here the mean is a whole network with a factorised normal belief over all of its weights, and the
+divergence of its mean from the output prior is estimated without bias from a few samples.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ncprior.core.distributions import Normal
+from ncprior.core.methods import INPUT_NOISE, Method, acquire_by, bayesian_ncp, predict_normal
+from ncprior.core.networks import MLP, BayesianMean, Linear, Network, Noise, PointMean
+from ncprior.core.objectives import NLL, View
+from ncprior.core.output_priors import OutputPrior
+from ncprior.core.settings import Settings
+
+_SAMPLES = 16
+"""Weight samples that a prediction is made of, the same for every row."""
+
+_TRAINING_SAMPLES = 8
+"""Samples of the mean at every row in a training step: the fewest with which the gradient of the estimated divergence
+has a finite variance, see `OutputPrior.estimated_divergence`."""
+
+_LIKELIHOOD_SAMPLES = 2
+"""Samples of the mean at every row for the expected likelihood, which is right in expectation with any number: those of
+the rows are independent, so that their average has little noise."""
+
+
+class Point(eqx.Module):
+    """One network drawn from the belief: a point estimate of the mean."""
+
+    trunk: MLP
+    head: PointMean
+
+    def __call__(self, x: Array) -> Normal:
+        """The predicted mean for one example."""
+        return self.head(self.trunk(x))
+
+
+class DeepMean(eqx.Module):
+    """The head ``mean`` with a belief over all weights of a network of its own: every layer is a `BayesianMean`."""
+
+    hidden: tuple[BayesianMean, ...]
+    last: BayesianMean
+    slope: float = eqx.field(static=True)
+
+    @property
+    def layers(self) -> tuple[BayesianMean, ...]:
+        """All layers, from the first to the last."""
+        return (*self.hidden, self.last)
+
+    @classmethod
+    def init(
+        cls,
+        inputs: int,
+        hidden: Sequence[int],
+        outputs: int,
+        *,
+        slope: float,
+        std: float,
+        bias_belief: bool = True,
+        key: Array,
+    ) -> "DeepMean":
+        """Means as any network begins with, and standard deviations a share ``std`` of the weights' usual size."""
+
+        def layer(inputs: int, outputs: int, key: Array) -> BayesianMean:
+            point = Linear.init(inputs, outputs, key=key)
+            rho = jnp.log(jnp.expm1(std * inputs**-0.5))
+            bias_rho = jnp.full(outputs, rho) if bias_belief else None
+            return BayesianMean(point.kernel, jnp.full(point.kernel.shape, rho), point.bias, bias_rho)
+
+        sizes = (inputs, *hidden, outputs)
+        keys = jax.random.split(key, len(sizes) - 1)
+        *first, last = map(layer, sizes[:-1], sizes[1:], keys)
+        return cls(tuple(first), last, slope)
+
+    def sample(self, *, key: Array) -> Point:
+        """One network drawn from the belief, the same for every row that it is applied to."""
+        keys = jax.random.split(key, len(self.layers))
+        drawn = [layer.sample(key=one).linear for layer, one in zip(self.layers, keys, strict=True)]
+        return Point(MLP(tuple(drawn[:-1]), self.slope), PointMean(drawn[-1]))
+
+    def draw(self, x: Array, *, key: Array) -> Array:
+        """The mean of one example in a network drawn for this example alone.
+
+        Given what a layer gets, what it gives is normal and independent from unit to unit, so that it can be drawn in
+        place of the weights (the local reparameterisation of Kingma et al., 2015). The distribution at every row is
+        that of `sample`. Rows are independent, and their average has far less noise than with shared weights.
+        """
+        keys = jax.random.split(key, len(self.layers))
+        for number, (layer, one) in enumerate(zip(self.layers, keys, strict=True)):
+            belief = layer(jax.nn.leaky_relu(x, self.slope) if number else x)
+            x = jnp.asarray(belief.mean + belief.std * jax.random.normal(one, jnp.shape(belief.mean)))
+        return x
+
+    def draws(self, rows: Array, count: int, *, key: Array) -> Array:
+        """So many independent draws of the mean at each of these rows: ``[count, rows, outputs]``."""
+        keys = jax.random.split(key, (count, len(rows)))
+        return jax.vmap(jax.vmap(lambda x, one: self.draw(x, key=one)), in_axes=(None, 0))(rows, keys)
+
+    def functions(self, x: Array, keys: Array) -> Array:
+        """The mean of one example in one network for each key: ``[keys, outputs]``."""
+        return jnp.asarray(jax.vmap(lambda key: self.sample(key=key)(x).mean)(keys))
+
+    def __call__(self, x: Array) -> Normal:
+        """The distribution of the mean for one example, always from the same weight samples."""
+        values = self.functions(x, _fixed_keys())
+        # The root of 0 has no gradient.
+        return Normal(values.mean(0), jnp.sqrt(values.var(0, ddof=1) + 1e-12))
+
+    def deviations(self, x: Array) -> Array:
+        """How far the functions that a prediction is made of are from their mean: ``[samples, outputs]``.
+
+        Products of those of two rows are the covariance of their means, over samples; see `BayesianMean.deviations`.
+        """
+        values = self.functions(x, _fixed_keys())
+        return (values - values.mean(0)) / (_SAMPLES - 1) ** 0.5
+
+    def kl(self, prior_std: float) -> Array:
+        """``KL(q(theta) || N(0, s^2))``, kernels and the biases that have a belief.
+
+        ``s`` is ``prior_std`` for the last layer, and for others the usual size of the weights in their kernel.
+        """
+        inner = (layer.kl((2 / len(layer.mean)) ** 0.5) for layer in self.hidden)
+        return sum(inner, self.last.kl(prior_std))
+
+
+def _fixed_keys() -> Array:
+    return jax.random.split(jax.random.key(0), _SAMPLES)
+
+
+class ExpectedNLL(eqx.Module):
+    """``-E_q[ln p(y | x, theta)]`` at the clean rows, the average over samples of the mean at each of them.
+
+    The first term of Equation 5. There is no closed form for a belief over several layers; the average over any number
+    of samples has the right expectation.
+    """
+
+    samples: int = eqx.field(static=True, default=_LIKELIHOOD_SAMPLES)
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        head: Any = view.network.heads["mean"]
+        draws = head.draws(view.features, self.samples, key=view.key)
+        return -Normal(draws, view.clean["noise"]).log_prob(view.batch.targets).mean(0).sum(-1)
+
+
+class SampledMeanNCP(eqx.Module):
+    """``KL(N(mu_mu, sigma_mu^2) || q(mu(x~)))``, estimated from samples of the mean at every noised row.
+
+    The second term of Equation 5. For a normal ``q`` the expectation is exact at any number of samples, see
+    `OutputPrior.estimated_divergence`.
+    """
+
+    prior: OutputPrior = OutputPrior()
+    samples: int = eqx.field(static=True, default=_TRAINING_SAMPLES)
+
+    def __check_init__(self) -> None:
+        if self.samples < _TRAINING_SAMPLES:
+            raise ValueError(f"a divergence needs at least {_TRAINING_SAMPLES} samples, got {self.samples}")
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        head: Any = view.network.heads["mean"]
+        draws = head.draws(view.noised["inputs"], self.samples, key=view.key)
+        return self.prior.estimated_divergence(view.of_noised(view.batch.targets), draws).sum(-1)
+
+
+def deep_ncp(settings: Settings, trunk: Callable[..., Any] | None = None) -> Method:
+    """Bayes by Backprop over all layers with a noise contrastive prior on the sampled mean.
+
+    A ``trunk`` of the user's own stays a point estimate; the belief is over the layers that follow it. What the
+    settings say of BBB+NCP holds here too: ``bias_belief`` for the biases of every layer, and ``expectation`` is
+    ``exact`` for the average over two samples at every row, ``sampled`` for one network for each mini batch.
+    """
+    s = settings
+
+    def init(inputs: int, outputs: int, *, key: Array) -> Network:
+        keys = jax.random.split(key, 4)
+        see = (lambda x: x) if trunk is None else trunk(inputs, key=keys[0])
+        size = jax.eval_shape(see, jnp.zeros(inputs)).shape[0]
+        belief: dict[str, Any] = {"std": s.belief_std, "bias_belief": s.bias_belief}
+        mean = DeepMean.init(size, s.hidden, outputs, slope=s.leaky_slope, **belief, key=keys[1])
+        noise = DeepNoise(
+            MLP.init(size, s.hidden, slope=s.leaky_slope, key=keys[2]),
+            Noise.init(s.hidden[-1], outputs, floor=s.noise_floor, key=keys[3]),
+        )
+        return Network(see, {"inputs": lambda x: x, "mean": mean, "noise": noise})
+
+    prior = OutputPrior(s.output_std, s.output_centre, s.direction)
+    nll = ExpectedNLL() if s.expectation == "exact" else NLL("sampled")
+    objective = bayesian_ncp(s, nll, SampledMeanNCP(prior))
+    noised = INPUT_NOISE[s.input_noise](s.input_noise_std)
+    return Method("deep+ncp", init, objective, predict_normal, acquire_by("information_gain", s), noised)
+
+
+class DeepNoise(eqx.Module):
+    """The head ``noise`` with hidden layers of its own, as the mean's have a belief over their weights."""
+
+    trunk: MLP
+    head: Noise
+
+    def __call__(self, x: Array) -> Array:
+        """The standard deviation of the noise."""
+        return self.head(self.trunk(x))

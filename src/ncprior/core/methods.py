@@ -1,0 +1,216 @@
+"""The methods as rows of one table: which heads, which loss terms, how to predict, how to pick labels."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ncprior.core.acquisition import SCORES, Acquisition
+from ncprior.core.distributions import Bernoulli, Normal
+from ncprior.core.input_priors import Gaussian, InputPrior, Radial, Uniform
+from ncprior.core.networks import MLP, BayesianMean, Heads, Network, Noise, Ood, PointMean
+from ncprior.core.objectives import (
+    NLL,
+    Away,
+    Batch,
+    InDistribution,
+    MeanNCP,
+    NoisedNLL,
+    NoiseNCP,
+    NoiseTie,
+    Objective,
+    OutOfDistribution,
+    PerLabel,
+    PredictiveNCP,
+    Term,
+    View,
+    Weighted,
+    WeightKL,
+    total,
+)
+from ncprior.core.output_priors import OutputPrior
+from ncprior.core.prediction import MixturePrediction, Prediction, Predictive
+from ncprior.core.settings import ABLATIONS, PAPER, Settings
+
+TITLES = {"det": "Det", "det+ncp": "Det+NCP", "bbb": "BBB", "bbb+ncp": "BBB+NCP", "odc+ncp": "ODC+NCP"}
+"""Names of the methods, and how the paper writes them."""
+
+
+INPUT_NOISE: dict[str, Callable[[float], InputPrior]] = {"gaussian": Gaussian, "uniform": Uniform, "radial": Radial}
+"""Input priors by the name that the settings give them."""
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """The method and the variant in ``NAME@VARIANT``.
+
+    A variant is a score by which labels are drawn in place of the method's own, or one of
+    `ncprior.core.settings.ABLATIONS`.
+    """
+    base, _, variant = name.partition("@")
+    return base, variant
+
+
+def title(name: str) -> str:
+    """How a method is written in figures; a name that is none of theirs stays as it is."""
+    base, variant = split_name(name)
+    written = TITLES.get(base, base)
+    if not variant:
+        return written
+    return f"{written}, {ABLATIONS[variant].title if variant in ABLATIONS else _drawn_by(variant)}"
+
+
+def _drawn_by(score: str) -> str:
+    return f"{score.replace('_', ' ')} labels"
+
+
+_BLEND_NOISE = 0.1
+"""Noise of the released code's classifier where it is sure that an input is out of distribution."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to learn from labels and to predict. A user's own is as good as those in `methods`.
+
+    ``init(inputs, outputs, key=...)`` makes a network, ``objective`` is what training minimises with noised inputs
+    from ``input_prior``, ``predict`` turns what the heads say about one example into a prediction, and
+    ``acquisition`` says what to label next.
+    """
+
+    name: str
+    init: Callable[..., Network]
+    objective: Objective
+    predict: Callable[[dict[str, Any]], Predictive]
+    acquisition: Acquisition = field(default_factory=Acquisition)
+    input_prior: InputPrior | None = None
+
+    def loss(self, network: Network, batch: Batch, *, key: Array) -> tuple[Array, dict[str, Array]]:
+        """The loss of a mini batch, and the value of every term by name."""
+        return total(self.objective, View.look(network, batch, self.input_prior, key=key))
+
+    def __call__(self, network: Network, inputs: Array) -> Predictive:
+        """The prediction for rows ``[rows, inputs]``."""
+        return jax.vmap(self.predict)(network.predict(inputs))
+
+
+def methods(settings: Settings = PAPER, trunk: Callable[..., Any] | None = None) -> dict[str, Method]:
+    """The paper's four models and the point-estimate form of NCP, by name, with these settings.
+
+    ``trunk(inputs, key=...)`` makes a trunk of the user's own in place of hidden layers.
+    """
+    s = settings
+    noise = INPUT_NOISE[s.input_noise](s.input_noise_std)
+    prior = OutputPrior(s.output_std, s.output_centre, s.direction)
+    mixture = s.odc_prediction == "mixture"
+    by_gain, by_proxy = acquire_by("information_gain", s), acquire_by(s.det_score, s)
+    by_ood = acquire_by("ood_information_gain", s) if mixture else by_gain
+    nll = Weighted(1.0, NLL(s.expectation))
+
+    det = {"nll": nll}
+    det_ncp = {"nll": nll, "ncp": ncp(s, s.gamma, PredictiveNCP(prior))}
+    bbb = {"nll": nll, "weight_kl": Weighted(s.weight_kl, WeightKL(s.weight_prior_std))}
+    bbb_ncp = bayesian_ncp(s, nll.term, MeanNCP(prior))
+    odc_ncp = {
+        "nll": nll,
+        "in_distribution": Weighted(1.0, InDistribution()),
+        "ncp": Weighted(1.0, OutOfDistribution()),
+    }
+    if s.odc_noised_nll:
+        odc_ncp["noised_nll"] = Weighted(1.0, NoisedNLL())
+    odc_predict = (lambda o: predict_mixture(o, prior)) if mixture else predict_blend
+
+    point, bayes = make_init(s, trunk=trunk), make_init(s, belief=True, trunk=trunk)
+    classifier = make_init(s, ood=True, trunk=trunk)
+    table = [
+        Method("det", point, det, predict_normal, by_proxy),
+        Method("det+ncp", point, det_ncp, predict_normal, by_proxy, noise),
+        Method("bbb", bayes, bbb, predict_normal, by_gain),
+        Method("bbb+ncp", bayes, bbb_ncp, predict_normal, by_gain, noise),
+        Method("odc+ncp", classifier, odc_ncp, odc_predict, by_ood, noise),
+    ]
+    return {method.name: method for method in table}
+
+
+def ncp(settings: Settings, weight: float, term: Term) -> Weighted:
+    """A term at noised inputs as the settings want it: everywhere or away from the data, constant or fading."""
+    term = Away(term) if settings.ncp_away else term
+    return Weighted(weight, PerLabel(term) if settings.gamma_per_label else term)
+
+
+def bayesian_ncp(settings: Settings, nll: Term, mean_ncp: Term) -> Objective:
+    """The objective of a belief over weights with NCP: these two terms, and those that the settings add to them."""
+    s = settings
+    objective = {"nll": Weighted(1.0, nll), "ncp": ncp(s, s.gamma, mean_ncp)}
+    if s.noise_prior_std is not None:
+        objective["noise_ncp"] = ncp(s, s.gamma, NoiseNCP(s.noise_prior_std))
+    if s.noise_tie:
+        objective["noise_tie"] = ncp(s, s.noise_tie, NoiseTie())
+    if s.ncp_weight_kl:
+        objective["weight_kl"] = Weighted(s.ncp_weight_kl, WeightKL(s.weight_prior_std))
+    return objective
+
+
+def acquire_by(score: str, settings: Settings) -> Acquisition:
+    """Labels drawn by the score of this name; the exponent of the gain is for gains alone."""
+    exponent = settings.gain_exponent if score.endswith("information_gain") else 1.0
+    return Acquisition(SCORES[score], exponent, settings.temperature, settings.draw)
+
+
+def make_init(
+    settings: Settings, *, belief: bool = False, ood: bool = False, trunk: Callable[..., Any] | None = None
+) -> Callable[..., Network]:
+    """How to make a network with the settings' trunk: with a belief over the mean's output layer, an OOD head."""
+    s = settings
+
+    def init(inputs: int, outputs: int, *, key: Array) -> Network:
+        keys = jax.random.split(key, 4)
+        if trunk is None:
+            body: Any = MLP.init(inputs, s.hidden, slope=s.leaky_slope, key=keys[0])
+        else:
+            body = trunk(inputs, key=keys[0])
+        size = jax.eval_shape(body, jnp.zeros(inputs)).shape[0]
+        heads: Heads = {"noise": Noise.init(size, outputs, floor=s.noise_floor, key=keys[2])}
+        if belief:
+            heads["mean"] = BayesianMean.init(size, outputs, std=s.belief_std, bias_belief=s.bias_belief, key=keys[1])
+        else:
+            heads["mean"] = PointMean.init(size, outputs, key=keys[1])
+        if ood:
+            heads["ood"] = Ood.init(size, outputs, key=keys[3])
+        return Network(body, heads)
+
+    return init
+
+
+def predict_normal(outputs: dict[str, Any]) -> Prediction:
+    """The belief over the mean is the uncertainty, the noise head the noise."""
+    mean: Normal = outputs["mean"]
+    return Prediction(jnp.asarray(mean.mean), outputs["noise"], jnp.asarray(mean.std))
+
+
+def predict_mixture(outputs: dict[str, Any], prior: OutputPrior) -> MixturePrediction:
+    """The network's normal if the input is in distribution, the output prior if it is not (Equation 8).
+
+    An output prior that is centred at the target has the network's mean as its centre here, where no target is known.
+    """
+    mean: Normal = outputs["mean"]
+    ood: Bernoulli = outputs["ood"]
+    inside = jnp.asarray(mean.mean)
+    outside = prior(inside)
+    zeros = jnp.zeros_like(inside)
+
+    def parts(first: Array, second: Any) -> Array:
+        return jnp.stack([first, jnp.broadcast_to(jnp.asarray(second), first.shape)], axis=-1)
+
+    weights = parts(jax.nn.sigmoid(-jnp.asarray(ood.logit)), ood.probability)
+    noise = parts(outputs["noise"], zeros)
+    uncertainty = parts(jnp.asarray(mean.std), outside.std)
+    return MixturePrediction(weights, Prediction(parts(inside, outside.mean), noise, uncertainty))
+
+
+def predict_blend(outputs: dict[str, Any]) -> Prediction:
+    """The released code's classifier: the OOD probability as uncertainty, and a noise that fades into 0.1."""
+    mean: Normal = outputs["mean"]
+    pi = outputs["ood"].probability
+    return Prediction(jnp.asarray(mean.mean), (1 - pi) * outputs["noise"] + pi * _BLEND_NOISE, pi)

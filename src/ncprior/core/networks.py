@@ -1,0 +1,250 @@
+"""Networks: a trunk that makes features and heads that read them.
+
+A module handles one example; `jax.vmap` handles the batch. (Those here also take many examples as the columns of a
+matrix, which predicts large tables at twice the speed; see `read_columns`.) The trunk can be any Equinox module or
+function from an input vector to a feature vector. A head maps features to what its name promises:
+
+- ``mean``: a `Normal`, the belief ``q(mu(x))`` over the predicted mean; its std is 0 for a point estimate,
+- ``noise``: the standard deviation of the observation noise, positive,
+- ``ood``: a `Bernoulli`, whether the input is out of distribution,
+
+one entry for each output of the regression. Other names and values are free: loss terms find them by name.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ncprior.core.distributions import Bernoulli, Normal
+
+_SMALLEST_VARIANCE = 1e-12
+"""Added to the variance of a belief: the root of 0 has no gradient, and zero features make it 0."""
+
+Heads = dict[str, Callable[[Array], Any]]
+
+
+def glorot_uniform(inputs: int, outputs: int, *, key: Array) -> Array:
+    """A kernel from ``U[-a, a]`` with ``a = sqrt(6 / (inputs + outputs))`` (Glorot and Bengio, 2010)."""
+    limit = (6 / (inputs + outputs)) ** 0.5
+    return jax.random.uniform(key, (inputs, outputs), minval=-limit, maxval=limit)
+
+
+def multiply(x: Array, kernel: Array) -> Array:
+    """``x @ kernel`` for one example ``[inputs]``, or for the columns of ``[inputs, examples]``."""
+    return x @ kernel if x.ndim == 1 else kernel.T @ x
+
+
+def upright(bias: Array, x: Array) -> Array:
+    """The bias in the shape that adds it to one example, or to every column of many."""
+    return bias if x.ndim == 1 else bias[:, None]
+
+
+def read_columns(module: Callable[[Array], Any], columns: Array) -> Any:
+    """What a module says about examples that are columns ``[inputs, examples]``, with a leading axis of examples.
+
+    The module takes the columns as they are if it can, else one at a time through `jax.vmap`. XLA multiplies
+    ``[units, units] @ [units, rows]`` about twice as fast on a CPU as ``[rows, units] @ [units, units]`` for some
+    hundreds of rows; for the few rows of a mini batch it is the other way round.
+    """
+    if getattr(module, "takes_columns", False):
+        return jax.tree.map(jnp.transpose, module(columns))
+    return jax.vmap(module, in_axes=1)(columns)
+
+
+class Linear(eqx.Module):
+    """``x @ kernel + bias``, with a Glorot-uniform kernel and a bias of zero to begin with."""
+
+    takes_columns: ClassVar[bool] = True
+    kernel: Array
+    bias: Array
+
+    @classmethod
+    def init(cls, inputs: int, outputs: int, *, key: Array) -> "Linear":
+        """A layer of this size."""
+        return cls(glorot_uniform(inputs, outputs, key=key), jnp.zeros(outputs))
+
+    def __call__(self, x: Array) -> Array:
+        """Outputs for one example."""
+        return multiply(x, self.kernel) + upright(self.bias, x)
+
+
+class MLP(eqx.Module):
+    """Fully connected layers with leaky ReLU after each: the trunk of the paper's models."""
+
+    takes_columns: ClassVar[bool] = True
+    layers: tuple[Linear, ...]
+    slope: float = eqx.field(static=True)
+
+    @classmethod
+    def init(cls, inputs: int, hidden: Sequence[int], *, slope: float = 0.2, key: Array) -> "MLP":
+        """A trunk with layers of these sizes."""
+        sizes = (inputs, *hidden)
+        keys = jax.random.split(key, len(hidden))
+        layers = [Linear.init(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True)]
+        return cls(tuple(layers), slope)
+
+    def __call__(self, x: Array) -> Array:
+        """Features of one example."""
+        return self.activations(x)[-1]
+
+    def narrowed(self, inputs: int) -> "MLP":
+        """What is left if only the first ``inputs`` of its inputs are not 0."""
+        first, *others = self.layers
+        return MLP((Linear(first.kernel[:inputs], first.bias), *others), self.slope)
+
+    def activations(self, x: Array) -> list[Array]:
+        """What every layer gets, from the example itself to its features."""
+        found = [x]
+        for layer in self.layers:
+            found.append(jax.nn.leaky_relu(layer(found[-1]), self.slope))
+        return found
+
+
+class PointMean(eqx.Module):
+    """The head ``mean`` of a deterministic network: a point estimate, so a belief of std 0."""
+
+    takes_columns: ClassVar[bool] = True
+    linear: Linear
+
+    @classmethod
+    def init(cls, features: int, outputs: int, *, key: Array) -> "PointMean":
+        """A head of this size."""
+        return cls(Linear.init(features, outputs, key=key))
+
+    def __call__(self, features: Array) -> Normal:
+        """The predicted mean."""
+        mean = self.linear(features)
+        return Normal(mean, jnp.zeros_like(mean))
+
+    def deviations(self, features: Array) -> Array:  # noqa: ARG002
+        """None: ``[0, outputs]``."""
+        return jnp.zeros((0, len(self.linear.bias)))
+
+    def sample(self, *, key: Array) -> "PointMean":  # noqa: ARG002
+        """There is only one: itself."""
+        return self
+
+
+class BayesianMean(eqx.Module):
+    """The head ``mean`` of a Bayesian network: a factorised normal belief over an output layer (Equation 4).
+
+    The belief over the weights is ``N(mean, softplus(rho)^2)``. As the layer is linear, the belief over its output,
+    ``q(mu(x))``, is normal too, and its variance ``features^2 @ softplus(rho)^2`` has no need of samples.
+    ``bias_rho`` is None for a bias that is a point estimate.
+    """
+
+    takes_columns: ClassVar[bool] = True
+    mean: Array
+    rho: Array
+    bias: Array
+    bias_rho: Array | None
+
+    @classmethod
+    def init(
+        cls, features: int, outputs: int, *, std: float = 0.1, bias_belief: bool = False, key: Array
+    ) -> "BayesianMean":
+        """Weight means drawn from ``N(0, std^2)``, and weight beliefs of this std, as in the released code."""
+        rho = jnp.log(jnp.expm1(std))
+        return cls(
+            std * jax.random.normal(key, (features, outputs)),
+            jnp.full((features, outputs), rho),
+            jnp.zeros(outputs),
+            jnp.full(outputs, rho) if bias_belief else None,
+        )
+
+    def __call__(self, features: Array) -> Normal:
+        """The belief ``q(mu(x))`` over the predicted mean."""
+        variance = multiply(features**2, jax.nn.softplus(self.rho) ** 2)
+        if self.bias_rho is not None:
+            variance = variance + upright(jax.nn.softplus(self.bias_rho) ** 2, features)
+        mean = multiply(features, self.mean) + upright(self.bias, features)
+        return Normal(mean, jnp.sqrt(variance + _SMALLEST_VARIANCE))
+
+    def deviations(self, features: Array) -> Array:
+        """What one standard deviation of every weight does to the mean of one example: ``[weights, outputs]``.
+
+        The squares sum to the variance of ``q(mu(x))``, and products of two rows to the covariance of their means.
+        """
+        parts = features[:, None] * jax.nn.softplus(self.rho)
+        if self.bias_rho is None:
+            return parts
+        return jnp.concatenate([parts, jax.nn.softplus(self.bias_rho)[None]])
+
+    def weights(self) -> list[Normal]:
+        """The beliefs over the kernel and, if there is one, over the bias."""
+        beliefs = [Normal(self.mean, jax.nn.softplus(self.rho))]
+        if self.bias_rho is not None:
+            beliefs.append(Normal(self.bias, jax.nn.softplus(self.bias_rho)))
+        return beliefs
+
+    def sample(self, *, key: Array) -> PointMean:
+        """One layer drawn from the belief, the same for every row that it is applied to."""
+        key_kernel, key_bias = jax.random.split(key)
+        noise = jax.random.normal(key_kernel, self.mean.shape)
+        kernel = self.mean + jax.nn.softplus(self.rho) * noise
+        bias = self.bias
+        if self.bias_rho is not None:
+            bias = bias + jax.nn.softplus(self.bias_rho) * jax.random.normal(key_bias, bias.shape)
+        return PointMean(Linear(kernel, bias))
+
+    def kl(self, prior_std: float) -> Array:
+        """``KL(q(theta) || N(0, prior_std^2))``, summed over the weights."""
+        prior = Normal(0.0, prior_std)
+        return sum((jnp.sum(belief.kl(prior)) for belief in self.weights()), jnp.zeros(()))
+
+
+class Noise(eqx.Module):
+    """The head ``noise``: ``softplus(.) + floor``, a standard deviation that no row can drive to 0."""
+
+    takes_columns: ClassVar[bool] = True
+    linear: Linear
+    floor: float = eqx.field(static=True)
+
+    @classmethod
+    def init(cls, features: int, outputs: int, *, floor: float = 1e-6, key: Array) -> "Noise":
+        """A head of this size."""
+        return cls(Linear.init(features, outputs, key=key), floor)
+
+    def __call__(self, features: Array) -> Array:
+        """The standard deviation of the noise."""
+        return jax.nn.softplus(self.linear(features)) + self.floor
+
+
+class Ood(eqx.Module):
+    """The head ``ood``: a classifier that says whether the input is out of distribution (Equation 8)."""
+
+    takes_columns: ClassVar[bool] = True
+    linear: Linear
+
+    @classmethod
+    def init(cls, features: int, outputs: int, *, key: Array) -> "Ood":
+        """A head of this size."""
+        return cls(Linear.init(features, outputs, key=key))
+
+    def __call__(self, features: Array) -> Bernoulli:
+        """The distribution of ``o``, 1 for out of distribution."""
+        return Bernoulli(self.linear(features))
+
+
+class Network(eqx.Module):
+    """A trunk and its heads; calling it with one input gives the value of every head by name."""
+
+    trunk: Callable[[Array], Array]
+    heads: Mapping[str, Callable[[Array], Any]]
+
+    def __call__(self, x: Array) -> dict[str, Any]:
+        """What every head says about one example."""
+        return self.read(self.trunk(x))
+
+    def read(self, features: Array) -> dict[str, Any]:
+        """What every head says about the features of one example."""
+        return {name: head(features) for name, head in self.heads.items()}
+
+    def predict(self, inputs: Array) -> dict[str, Any]:
+        """What every head says about many rows ``[rows, inputs]``, with a leading axis of rows."""
+        features = read_columns(self.trunk, inputs.T).T
+        return {name: read_columns(head, features) for name, head in self.heads.items()}

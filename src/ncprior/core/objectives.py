@@ -1,0 +1,245 @@
+"""Loss terms and their weighted sum by name.
+
+A term is a function of a `View`: what a network says about a mini batch and about its noised copy. It gives
+one loss for each row, shape ``[rows]``, or one number for the whole network. An objective is a dictionary of
+weighted terms; every term is recorded under its name.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ncprior.core.distributions import Normal
+from ncprior.core.input_priors import InputPrior
+from ncprior.core.networks import Network
+from ncprior.core.output_priors import OutputPrior
+
+
+class Batch(NamedTuple):
+    """Rows to learn from. ``weights`` are 0 for rows that only fill up a batch of fixed size.
+
+    Those of the others have mean 1 over all visible rows, not over the batch.
+    """
+
+    inputs: Array  # [rows, inputs]
+    targets: Array  # [rows, outputs]
+    weights: Array  # [rows]
+    num_visible: Array  # labels that are visible in all, not only in this batch
+
+
+class View(NamedTuple):
+    """What a loss term may look at. ``noised`` is empty for a method without input prior.
+
+    An input prior may give fewer rows than it gets: those at noised inputs are then the first of the clean ones.
+    """
+
+    network: Network
+    batch: Batch
+    features: Array  # of the clean rows
+    clean: dict[str, Any]  # what each head says at x, and
+    noised: dict[str, Any]  # at x~
+    key: Array
+    noised_inputs: Array | None = None  # x~ itself
+
+    @classmethod
+    def look(cls, network: Network, batch: Batch, input_prior: InputPrior | None, *, key: Array) -> "View":
+        """Passes the clean and the noised rows through the network, in one pass of twice the rows."""
+        key_prior, key_terms = jax.random.split(key)
+        rows, noised_inputs = batch.inputs, None
+        if input_prior is not None:
+            noised_inputs = input_prior(batch.inputs, key=key_prior)
+            rows = jnp.concatenate([rows, noised_inputs])
+        features = jax.vmap(network.trunk)(rows)
+        outputs = jax.vmap(network.read)(features)
+        split = len(batch.inputs)
+        clean = jax.tree.map(lambda leaf: leaf[:split], outputs)
+        noised = jax.tree.map(lambda leaf: leaf[split:], outputs) if input_prior is not None else {}
+        return cls(network, batch, features[:split], clean, noised, key_terms, noised_inputs)
+
+    def of_noised(self, values: Array) -> Array:
+        """Values of the clean rows for those that have a noised copy."""
+        return values if self.noised_inputs is None else values[: len(self.noised_inputs)]
+
+
+Term = Callable[[View], Array]
+
+
+class Weighted(NamedTuple):
+    """A term and what it counts in the loss."""
+
+    weight: float | Array
+    term: Term
+
+
+Objective = Mapping[str, Weighted]
+
+
+def total(objective: Objective, view: View) -> tuple[Array, dict[str, Array]]:
+    """The loss and the value of every term by name, before its weight.
+
+    A term of rows counts ``sum_i w_i value_i / n`` with the ``n`` rows in use, whatever their weights sum to: so the
+    mean over mini batches is that over the table, and no batch is worth more for having light rows.
+    """
+    weights = view.batch.weights
+    terms = {}
+    for name, (_, term) in objective.items():
+        value = term(view)
+        counts = weights[: len(value)] if value.ndim else weights
+        terms[name] = jnp.sum(counts * value) / jnp.sum(counts > 0) if value.ndim else value
+    loss = sum((jnp.asarray(objective[name].weight) * value for name, value in terms.items()), jnp.zeros(()))
+    return loss, terms
+
+
+class NLL(eqx.Module):
+    """``-E_q[ln p(y | x, theta)]`` at the clean rows, the first term of Equations 2, 5 and 9.
+
+    ``exact`` uses the closed form; ``sampled`` draws one layer from the belief for each mini batch, shared by its
+    rows, as the released code did. They agree for a point estimate.
+    """
+
+    expectation: Literal["exact", "sampled"] = eqx.field(static=True, default="exact")
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        mean = view.clean["mean"]
+        if self.expectation == "sampled":
+            layer = view.network.heads["mean"].sample(key=view.key)  # type: ignore[attr-defined]
+            mean = jax.vmap(layer)(view.features)
+        return -mean.expected_log_prob(view.batch.targets, view.clean["noise"]).sum(-1)
+
+
+class WeightKL(eqx.Module):
+    """``KL(q(theta) || N(0, std^2)) / num_visible``: Bayes by Backprop's prior in weight space, for each label."""
+
+    std: float
+
+    def __call__(self, view: View) -> Array:
+        """One number for the network."""
+        return view.network.heads["mean"].kl(self.std) / view.batch.num_visible  # type: ignore[attr-defined]
+
+
+class MeanNCP(eqx.Module):
+    """``KL(N(mu_mu, sigma_mu^2) || q(mu(x~)))``: the NCP on the predicted mean, second term of Equation 5."""
+
+    prior: OutputPrior = OutputPrior()
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        return self.prior.divergence(view.of_noised(view.batch.targets), view.noised["mean"]).sum(-1)
+
+
+class PredictiveNCP(eqx.Module):
+    """``KL(N(mu_y, sigma_y^2) || p(y | x~))``: the NCP on the whole prediction, second term of Equation 2.
+
+    The form for point estimates, where the prediction has noise but no belief over the mean.
+    """
+
+    prior: OutputPrior = OutputPrior()
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        mean: Normal = view.noised["mean"]
+        prediction = Normal(mean.mean, view.noised["noise"])
+        return self.prior.divergence(view.of_noised(view.batch.targets), prediction).sum(-1)
+
+
+class NoiseNCP(eqx.Module):
+    """Pulls the noise at x~ towards ``std``: ``KL(N(m, std^2) || N(m, noise(x~)^2))`` for the same mean m.
+
+    Not in the paper; the released code has it for BBB+NCP on the toy data. Without it nothing says what the noise
+    should be off the data, and it may take the place of uncertainty there.
+    """
+
+    std: float
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        return Normal(0.0, self.std).kl(Normal(0.0, view.noised["noise"])).sum(-1)
+
+
+class NoiseTie(eqx.Module):
+    """``KL(N(m, noise(x)^2) || N(m, noise(x~)^2))``: the noise at x~ stays what it is at the clean row.
+
+    Not in the paper. It keeps the noise from taking the place of uncertainty off the data; the clean row's noise is
+    taken as a constant, so that it is learned from the data alone.
+    """
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        clean = jax.lax.stop_gradient(view.of_noised(view.clean["noise"]))
+        return Normal(0.0, clean).kl(Normal(0.0, view.noised["noise"])).sum(-1)
+
+
+class Away(eqx.Module):
+    """A term that counts only where x~ is away from the rows of the mini batch.
+
+    In few dimensions noise often lands among the data, where the prior would only blur what was learned. A noised row
+    counts ``1 - exp(-d^2 / 2)`` with ``d`` its distance to the nearest row, in units of the median distance from a row
+    to its own nearest one. Not in the paper.
+    """
+
+    term: Term
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        assert view.noised_inputs is not None
+        inputs, in_use = view.batch.inputs, view.batch.weights > 0
+
+        origin = inputs.mean(0)  # where products are rounded least
+        inputs = inputs - origin
+
+        def nearest(rows: Array, others: Array) -> Array:
+            # |a|^2 + |b|^2 - 2 a . b is far faster than differences; what rounding can have made is no distance.
+            sizes = jnp.sum(rows**2, axis=-1)[:, None] + jnp.sum(inputs**2, axis=-1)
+            squares = sizes - 2 * jnp.matmul(rows, inputs.T, precision="highest")
+            squares = jnp.where(squares > 8 * jnp.finfo(rows.dtype).eps * sizes, squares, 0.0)
+            return jnp.min(jnp.where(others, squares, jnp.inf), axis=1)
+
+        others = in_use[None] & ~jnp.eye(len(inputs), dtype=bool)
+        own = nearest(inputs, others)
+        spacing = jnp.nanmedian(jnp.where(in_use & jnp.isfinite(own), own, jnp.nan))
+        far = nearest(view.noised_inputs - origin, in_use[None])
+        count = 1 - jnp.exp(-0.5 * far / (jnp.nan_to_num(spacing) + 1e-6))
+        return self.term(view) * jax.lax.stop_gradient(count)
+
+
+class PerLabel(eqx.Module):
+    """A term divided by the number of visible labels: a prior, which counts less as data grows."""
+
+    term: Term
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        return self.term(view) / view.batch.num_visible
+
+
+class NoisedNLL(eqx.Module):
+    """``-ln p(y | x~)``: the label of the clean row predicted at the noised one, as plain data augmentation.
+
+    Not in the paper's loss for the classifier (Equation 9); the released code adds it.
+    """
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        log_prob = view.noised["mean"].expected_log_prob(view.of_noised(view.batch.targets), view.noised["noise"])
+        return -log_prob.sum(-1)
+
+
+class InDistribution(eqx.Module):
+    """``-ln Bernoulli(0 | pi(x))``: training rows are in distribution, second term of Equation 9."""
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        return -view.clean["ood"].log_prob(0).sum(-1)
+
+
+class OutOfDistribution(eqx.Module):
+    """``-ln Bernoulli(1 | pi(x~))``: noised rows are out of distribution, the NCP of Equation 9."""
+
+    def __call__(self, view: View) -> Array:
+        """One loss for each row."""
+        return -view.noised["ood"].log_prob(1).sum(-1)

@@ -1,0 +1,209 @@
+"""What a model says about ``y`` given ``x``: the waist that everything else goes through.
+
+Models end in a prediction; metrics, acquisition, figures and reports start from one and know nothing of
+networks. Every prediction is a mixture of normals, most often of one.
+"""
+
+import abc
+from typing import TYPE_CHECKING
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from ncprior.core.distributions import Normal
+
+
+class Predictive(eqx.Module):
+    """A distribution of ``y`` for every row and output, split into what labels can teach and what they cannot.
+
+    ``noise`` is the aleatoric and ``uncertainty`` the epistemic standard deviation; their squares add up to the
+    variance of the prediction. All three, and ``mean``, have the unit of the target.
+    """
+
+    if TYPE_CHECKING:  # which would take abstract fields for arguments of __init__
+        mean = noise = uncertainty = property(lambda _: jnp.zeros(()))
+    else:
+        mean: eqx.AbstractVar[Array]
+        noise: eqx.AbstractVar[Array]
+        uncertainty: eqx.AbstractVar[Array]
+
+    @abc.abstractmethod
+    def components(self) -> tuple[Array, Normal]:
+        """Weights and normals of the mixture, the components on a new last axis."""
+
+    @abc.abstractmethod
+    def inflate(self, noise: ArrayLike, uncertainty: ArrayLike) -> "Predictive":
+        """The prediction with noise and uncertainty multiplied by these numbers."""
+
+    @abc.abstractmethod
+    def rescale(self, scale: ArrayLike, shift: ArrayLike = 0.0) -> "Predictive":
+        """The prediction of ``shift + scale * y``: from standardised targets back to their unit."""
+
+    @property
+    def std(self) -> Array:
+        """Standard deviation of the prediction, uncertainty and noise together."""
+        return jnp.hypot(self.noise, self.uncertainty)
+
+    def log_prob(self, y: ArrayLike) -> Array:
+        """``ln p(y | x)``, in nats per unit of the target."""
+        weights, normal = self.components()
+        return jax.scipy.special.logsumexp(normal.log_prob(jnp.asarray(y)[..., None]), axis=-1, b=weights)
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """``P(Y <= y | x)``."""
+        weights, normal = self.components()
+        return jnp.sum(weights * normal.cdf(jnp.asarray(y)[..., None]), axis=-1)
+
+    def quantile(self, probability: ArrayLike) -> Array:
+        """The value that ``Y`` stays below with this probability.
+
+        Several probabilities have the leading axes of the result, as in `numpy.quantile`.
+        """
+        if np.ndim(probability):
+            return jax.vmap(self.quantile)(jnp.asarray(probability))
+        weights, normal = self.components()
+        ends = jnp.asarray(normal.mean + normal.std * jax.scipy.stats.norm.ppf(probability))
+        if weights.shape[-1] == 1:
+            return ends[..., 0]
+
+        # The quantile of a mixture lies between those of its components; 40 halvings exhaust float32.
+        def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+            low, high = bounds
+            middle = 0.5 * (low + high)
+            above = self.cdf(middle) >= probability
+            return jnp.where(above, low, middle), jnp.where(above, middle, high)
+
+        low, high = jax.lax.fori_loop(0, 40, halve, (ends.min(-1), ends.max(-1)))
+        return 0.5 * (low + high)
+
+    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
+        """The central interval that holds ``Y`` with probability ``level``."""
+        return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
+
+
+class Prediction(Predictive):
+    """A normal prediction with mean ``mean`` and variance ``noise^2 + uncertainty^2``.
+
+    >>> Prediction(mean=jnp.array(1.0), noise=jnp.array(3.0), uncertainty=jnp.array(4.0)).std
+    Array(5., dtype=float32, weak_type=True)
+    """
+
+    mean: Array
+    noise: Array
+    uncertainty: Array
+
+    def components(self) -> tuple[Array, Normal]:
+        """One component of weight 1."""
+        mean = self.mean[..., None]
+        return jnp.ones_like(mean), Normal(mean, self.std[..., None])
+
+    def inflate(self, noise: ArrayLike, uncertainty: ArrayLike) -> "Prediction":
+        """The prediction with noise and uncertainty multiplied by these numbers."""
+        return Prediction(self.mean, jnp.asarray(noise) * self.noise, jnp.asarray(uncertainty) * self.uncertainty)
+
+    def rescale(self, scale: ArrayLike, shift: ArrayLike = 0.0) -> "Prediction":
+        """The prediction of ``shift + scale * y``."""
+        scale = jnp.asarray(scale)
+        return Prediction(jnp.asarray(shift + scale * self.mean), scale * self.noise, scale * self.uncertainty)
+
+
+class MixturePrediction(Predictive):
+    """A mixture of normal predictions, with the components on the last axis of every field.
+
+    The out-of-distribution classifier predicts one (Equation 8), and so does an ensemble. By the law of total
+    variance the noise is that of an average component, and disagreement between the components is uncertainty.
+    """
+
+    weights: Array
+    parts: Prediction
+
+    @property
+    def mean(self) -> Array:
+        """Mean of the mixture."""
+        return jnp.sum(self.weights * self.parts.mean, axis=-1)
+
+    @property
+    def noise(self) -> Array:
+        """Root of the components' average noise variance."""
+        return jnp.sqrt(jnp.sum(self.weights * self.parts.noise**2, axis=-1))
+
+    @property
+    def uncertainty(self) -> Array:
+        """Root of the components' average uncertainty variance plus the variance of their means."""
+        spread = (self.parts.mean - self.mean[..., None]) ** 2
+        return jnp.sqrt(jnp.sum(self.weights * (self.parts.uncertainty**2 + spread), axis=-1))
+
+    def components(self) -> tuple[Array, Normal]:
+        """The weights and the normals that they mix."""
+        return self.weights, Normal(self.parts.mean, self.parts.std)
+
+    def inflate(self, noise: ArrayLike, uncertainty: ArrayLike) -> "MixturePrediction":
+        """The mixture with every component's noise and uncertainty multiplied by these numbers."""
+        noise, uncertainty = (jnp.asarray(factor)[..., None] for factor in (noise, uncertainty))
+        return MixturePrediction(self.weights, self.parts.inflate(noise, uncertainty))
+
+    def rescale(self, scale: ArrayLike, shift: ArrayLike = 0.0) -> "MixturePrediction":
+        """The prediction of ``shift + scale * y``."""
+        scale, shift = jnp.asarray(scale)[..., None], jnp.asarray(shift)[..., None]
+        return MixturePrediction(self.weights, self.parts.rescale(scale, shift))
+
+
+def mix(members: Predictive, shares: Array | None = None) -> MixturePrediction:
+    """The mixture of an ensemble's predictions, which have the members on a leading axis.
+
+    All count the same, or these shares, which sum to 1.
+    """
+    if isinstance(members, MixturePrediction):
+        weights, parts = members.weights, members.parts
+    else:
+        weights, _ = members.components()
+        parts = Prediction(*(leaf[..., None] for leaf in (members.mean, members.noise, members.uncertainty)))
+
+    def flat(leaf: Array) -> Array:
+        return jnp.moveaxis(leaf, 0, -2).reshape(*leaf.shape[1:-1], -1)
+
+    shares = jnp.full(len(weights), 1 / len(weights)) if shares is None else shares
+    weights = shares.reshape(-1, *[1] * (weights.ndim - 1)) * weights
+    return MixturePrediction(flat(weights), jax.tree.map(flat, parts))
+
+
+_TAILS = ((0.63095604, 0.35169383, 0.01735013), (0.67954734, 1.25968786, 2.94581784))
+"""Weights and standard deviations of three normals, with variance 1 together, that are nearest to a Student t with 5
+degrees of freedom and variance 1: the KL divergence is 0.0003."""
+
+
+def heavy_tailed(prediction: Predictive) -> MixturePrediction:
+    """Every normal as three with the same mean and together the same variance, close to a Student t with 5 degrees.
+
+    Errors of regression have more outliers than a normal; a model that must pay for them everywhere is too uncertain.
+    """
+    share, scale = jnp.asarray(_TAILS)
+    if not isinstance(prediction, MixturePrediction):
+        prediction = mix(jax.tree.map(lambda leaf: leaf[None], prediction))
+
+    def spread(leaf: Array, factor: Array) -> Array:
+        return (leaf[..., None] * factor).reshape(*leaf.shape[:-1], -1)
+
+    ones = jnp.ones_like(share)
+    parts = prediction.parts
+    return MixturePrediction(
+        spread(prediction.weights, share),
+        Prediction(spread(parts.mean, ones), spread(parts.noise, scale), spread(parts.uncertainty, scale)),
+    )
+
+
+def no_surer(prediction: MixturePrediction, std: float) -> MixturePrediction:
+    """The prediction with so much uncertainty in every component that none has a smaller standard deviation."""
+    parts = prediction.parts
+    uncertainty = jnp.sqrt(jnp.maximum(parts.uncertainty**2, std**2 - parts.noise**2))
+    return MixturePrediction(prediction.weights, Prediction(parts.mean, parts.noise, uncertainty))
+
+
+def gather(prediction: Predictive) -> Prediction:
+    """The prediction as plain NumPy arrays of mean, noise and uncertainty: what figures and tables show."""
+    fields = (prediction.mean, prediction.noise, prediction.uncertainty)
+    return Prediction(*(np.asarray(field) for field in fields))  # type: ignore[arg-type]

@@ -1,0 +1,278 @@
+"""Training: one step, many steps in one compiled loop, many seeds at once.
+
+The labels that a learner can see are a buffer of row numbers of fixed size and their number. Shapes never change, so
+nothing compiles again as labels arrive. The number is the same for all seeds, which keeps them in step.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jax.sharding import Mesh, PartitionSpec
+
+from ncprior.core.methods import Method
+from ncprior.core.networks import Network
+from ncprior.core.objectives import Batch
+from ncprior.core.settings import Remainder
+from ncprior.errors import UserError
+
+_CACHE_BYTES = 128 * 1024
+"""Seeds run one after the other if one's weights, moments and gradients take more than this.
+
+A network that fills a good part of a core's cache is faster alone, a small one together with others: with two layers
+of 200 units one after the other wins by a third, with two of 50 several at once win by as much."""
+
+_GROUP = 5
+"""Seeds of a small network that are trained at once; more are hardly faster."""
+
+
+class Rows(NamedTuple):
+    """The rows that labels are drawn from: inputs ``[rows, inputs]`` and targets ``[rows, outputs]``.
+
+    ``weights`` says how much each row counts ``[rows]``, relative to the other visible ones; without it, all count the
+    same. A row may stand there several times, with a part of its weight each time: ``copies`` says how often.
+    ``shift + scale * target`` ``[outputs]`` is the target in a unit that learners with other rows share.
+    ``before`` is the number of labels that were learned from earlier and are not among these rows: they count for
+    priors, which fade with labels.
+    """
+
+    inputs: Array
+    targets: Array
+    weights: Array | None = None
+    copies: Array | None = None
+    shift: Array | None = None
+    scale: Array | None = None
+    before: Array | None = None
+
+
+class Learner(NamedTuple):
+    """One seed in training; many are the same with a leading axis on every field."""
+
+    params: Any  # the arrays of the network; see `combine`
+    optimizer: Any
+    key: Array
+    visible: Array  # numbers of the visible rows, of which only the first `Clock.labels` mean anything
+    terms: dict[str, Array]  # mean of every loss term over the last stretch
+    failed: Array  # epoch in which the loss was first not finite, or -1
+    culprits: Array  # bits of the loss terms that were not finite then
+    input_prior: Any = None  # takes the place of the method's own, so that runs in one batch can differ in it
+
+
+class Clock(NamedTuple):
+    """Where training stands: epochs done, visible labels. The same for all seeds."""
+
+    epoch: int | Array
+    labels: int | Array
+
+
+class Trainer(NamedTuple):
+    """All that training needs to know besides the rows: a method, an optimiser and how mini batches are made."""
+
+    method: Method
+    optimizer: optax.GradientTransformation
+    batch_size: int
+    remainder: Remainder = "smaller"
+
+    def static(self, inputs: int, outputs: int) -> Any:
+        """The part of the network that is not trained: structure, functions, constants."""
+        network = eqx.filter_jit(self.method.init)(inputs, outputs, key=jax.random.key(0))
+        return eqx.filter(network, eqx.is_inexact_array, inverse=True)
+
+    def buffer(self, labels: int) -> int:
+        """Size of the buffer of row numbers: room for these labels in whole mini batches."""
+        return -(-labels // self.batch_size) * self.batch_size
+
+    def check_labels(self, labels: int, what: str = "rows to train on") -> None:
+        """Raise if so many labels would never train: they do not fill a mini batch, and the rest is dropped."""
+        if self.steps(labels) < 1:
+            raise UserError(
+                f"{labels} {what} do not fill a mini batch of {self.batch_size}, and remainder 'dropped' leaves out "
+                "what does not: take more of them, a smaller batch_size, or remainder 'filled'"
+            )
+
+    def start(
+        self,
+        rows: Rows,
+        visible: Array,
+        *,
+        key: Array,
+        prepare: Callable[[Network], Network] = lambda network: network,
+    ) -> Learner:
+        """A fresh learner that sees these rows; ``prepare`` may change its network before training."""
+        key_init, key_train = jax.random.split(key)
+        network = prepare(self.method.init(rows.inputs.shape[-1], rows.targets.shape[-1], key=key_init))
+        params = eqx.filter(network, eqx.is_inexact_array)
+        # Weak types would become strong ones in the first stretch, and the second would compile again.
+        params = jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), params)
+        return Learner(
+            params,
+            self.optimizer.init(params),
+            key_train,
+            visible,
+            {name: jnp.zeros(()) for name in self.method.objective},
+            jnp.array(-1, jnp.int32),
+            jnp.array(0, jnp.int32),
+        )
+
+    def steps(self, labels: int | Array) -> int | Array:
+        """Mini batches in an epoch of so many labels."""
+        return labels // self.batch_size if self.remainder == "dropped" else -(-labels // self.batch_size)
+
+    def train(self, learner: Learner, rows: Rows, static: Any, clock: Clock, epochs: int | Array) -> Learner:
+        """Trains for this many epochs on the visible rows, as one loop; every number but shapes may be traced."""
+        steps = self.steps(clock.labels)
+        return self.train_steps(
+            learner, rows, static, clock.labels, clock.epoch * steps, (clock.epoch + epochs) * steps
+        )
+
+    def train_steps(
+        self, learner: Learner, rows: Rows, static: Any, labels: int | Array, first: int | Array, last: int | Array
+    ) -> Learner:
+        """Trains from step ``first`` to before step ``last``, counted from the beginning of training.
+
+        The number of visible rows must have been the same from the beginning for the count to mean anything; where the
+        steps are split into stretches makes no difference.
+        """
+        size, steps = self.batch_size, self.steps(labels)
+        names = list(self.method.objective)
+        position = jnp.arange(len(learner.visible))
+        in_use = position < labels
+
+        mean, known = jnp.ones(()), jnp.asarray(labels)
+        if rows.weights is not None:
+            counts = jnp.where(in_use, rows.weights[learner.visible], 0.0)
+            mean = jnp.sum(counts) / labels
+            known = effective_number(counts, None if rows.copies is None else rows.copies[learner.visible])
+        known = known if rows.before is None else known + rows.before
+
+        method = self.method
+        if learner.input_prior is not None:
+            method = dataclasses.replace(method, input_prior=learner.input_prior)
+
+        def loss(params: Any, batch: Batch, key: Array) -> tuple[Array, dict[str, Array]]:
+            return method.loss(combine(params, static), batch, key=key)
+
+        def step(epoch: Array, order: Array, key: Array, i: Array, state: tuple) -> tuple:
+            params, optimizer, sums, failed, culprits = state
+            begin = i * size
+            if self.remainder == "filled":  # with the last rows of the batch before
+                begin = jnp.minimum(begin, jnp.maximum(labels - size, 0))
+            chosen = jax.lax.dynamic_slice(order, (begin,), (size,))
+            weights = jax.lax.dynamic_slice(in_use, (begin,), (size,)).astype(jnp.float32)
+            if rows.weights is not None:
+                weights = weights * rows.weights[chosen] / mean
+            batch = Batch(rows.inputs[chosen], rows.targets[chosen], weights, known)
+            gradient = jax.grad(loss, has_aux=True)
+            grads, terms = gradient(params, batch, jax.random.fold_in(key, i))
+            updates, optimizer = self.optimizer.update(grads, optimizer, params)
+            params = optax.apply_updates(params, updates)
+            values = jnp.stack([terms[name] for name in names])
+            broken = ~jnp.isfinite(values)
+            first = jnp.any(broken) & (failed < 0)
+            bits = jnp.sum(jnp.where(broken, 2 ** jnp.arange(len(names)), 0))
+            failed, culprits = jnp.where(first, epoch, failed), jnp.where(first, bits, culprits)
+            return params, optimizer, sums + values, failed, culprits
+
+        def one_epoch(i: Array, state: tuple) -> tuple:
+            epoch = jnp.asarray(i, jnp.int32)
+            key_order, key_steps = jax.random.split(jax.random.fold_in(learner.key, epoch))
+            # A random permutation of the visible rows: sort random numbers, those not in use last.
+            ticket = jax.random.bits(key_order, position.shape) >> 1
+            order = learner.visible[jnp.argsort(jnp.where(in_use, ticket, jnp.uint32(0xFFFFFFFF)))]
+            # What fills up the last batch has no weight, but must not be a row that nobody has seen either.
+            order = jnp.where(in_use, order, order[0])
+            begin, end = jnp.maximum(first - epoch * steps, 0), jnp.minimum(last - epoch * steps, steps)
+            return jax.lax.fori_loop(begin, end, partial(step, epoch, order, key_steps), state)
+
+        state = (learner.params, learner.optimizer, jnp.zeros(len(names)), learner.failed, learner.culprits)
+        whole = jnp.maximum(steps, 1)
+        params, optimizer, sums, failed, culprits = jax.lax.fori_loop(
+            first // whole, -(-last // whole), one_epoch, state
+        )
+        # A seed whose loss is not finite stays what it was before.
+        params, optimizer = jax.tree.map(
+            lambda new, old: jnp.where(failed >= 0, old, new),
+            (params, optimizer),
+            (learner.params, learner.optimizer),
+        )
+        means = sums / jnp.maximum(last - first, 1)
+        terms = {name: means[i] for i, name in enumerate(names)}
+        return learner._replace(params=params, optimizer=optimizer, terms=terms, failed=failed, culprits=culprits)
+
+
+def effective_number(weights: Any, copies: Any = None) -> Any:
+    """How many rows of equal weight say as much: ``(sum_i w_i)^2 / sum_i w_i^2`` (Kish, 1965).
+
+    A row that stands there in several ``copies``, each with a part of its weight, is one row.
+    """
+    total = weights.sum()
+    return total * (total / (weights * weights * (1.0 if copies is None else copies)).sum())
+
+
+def combine(params: Any, static: Any) -> Network:
+    """The network that these arrays and the rest of it make up."""
+    return eqx.combine(params, static)
+
+
+def explain_failure(method: Method, failed: int, culprits: int) -> str:
+    """One line on why a seed stopped."""
+    names = [name for i, name in enumerate(method.objective) if culprits >> i & 1]
+    return f"the loss was not finite in epoch {failed} (term {', '.join(names)})"
+
+
+def seed_keys(seeds: Sequence[int]) -> Array:
+    """One random key for each seed; a seed's key does not depend on the others."""
+    return jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
+
+
+def train_seeds(
+    trainer: Trainer, learners: Learner, rows: Rows, static: Any, clock: Clock, epochs: int | Array
+) -> Learner:
+    """Trains the seeds of one device: some at once if their networks are small, else one after the other."""
+
+    def train(learner: Learner) -> Learner:
+        return trainer.train(learner, rows, static, clock, epochs)
+
+    size = sum(leaf.nbytes // len(leaf) for leaf in jax.tree.leaves(learners.params))
+    if 4 * size > _CACHE_BYTES:
+        return jax.lax.map(train, learners)
+    # Groups of always the same size: how XLA rounds may depend on how many seeds it computes at once, and a seed's
+    # result must not. The last seed fills up the last group.
+    count = len(learners.failed)
+    filled = jnp.minimum(jnp.arange(-(-count // _GROUP) * _GROUP), count - 1)
+    done = jax.lax.map(train, jax.tree.map(lambda leaf: leaf[filled], learners), batch_size=_GROUP)
+    return jax.tree.map(lambda leaf: leaf[:count], done)
+
+
+def seed_mesh(seeds: int) -> Mesh:
+    """The devices that seeds are spread over: all of them, or as many as there are seeds."""
+    devices = jax.devices()[: max(1, seeds)]
+    return Mesh(np.array(devices), ("seeds",))
+
+
+def padded(seeds: Sequence[int], mesh: Mesh) -> list[int]:
+    """The seeds, the last one repeated until every device has the same number."""
+    missing = -len(seeds) % mesh.size
+    return [*seeds, *[seeds[-1]] * missing]
+
+
+def over_seeds(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
+    """Spreads a function of many learners and of shared values over the devices, learners first.
+
+    The function gets the learners of one device, and must give arrays with one entry for each learner.
+    """
+
+    @wraps(function)  # the program is known by the function's name
+    def call(learners: Any, *shared: Any) -> Any:
+        each, same = PartitionSpec("seeds"), PartitionSpec()
+        specs = (each, *[same] * len(shared))
+        return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=each, check_vma=False)(learners, *shared)
+
+    return call

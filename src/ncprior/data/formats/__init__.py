@@ -1,0 +1,1 @@
+"""What can be read and written: CSV and Arrow files; PyArrow itself reads Parquet."""

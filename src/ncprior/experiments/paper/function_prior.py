@@ -1,0 +1,227 @@
+"""What the noise contrastive prior says about functions before there are labels (Equation 3).
+
+BBB+NCP on the toy inputs without its data term: what is left fits the belief over weights to the data prior alone, and
+functions drawn from that belief are draws from the function prior. For a centre ``mu_y`` that is a constant, the
+divergence marginalises over fantasised targets in closed form, ``KL(p || q) = -E_p[ln q(y~)] + const``; for one that is
+the target of the clean row, as in the paper, every seed fantasises targets of its own.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ncprior.core.active import Schedule, Simulation, Snapshot
+from ncprior.core.methods import Method, methods
+from ncprior.core.optimizers import adam
+from ncprior.core.settings import PRESETS, Settings
+from ncprior.core.training import Learner, Trainer, combine, explain_failure, seed_keys
+from ncprior.data import toy
+from ncprior.data.dataset import Dataset
+from ncprior.errors import UserError
+from ncprior.experiments.paper.learning_curves import Progress
+from ncprior.experiments.records import Records, summary
+
+NAME = "prior"
+
+STAGES = {
+    "initial": "Before training",
+    "ncp": "NCP alone, centred at a constant",
+    "fantasised": "NCP alone, fantasised targets",
+    "data": "NCP and data",
+}
+"""Beliefs that functions are drawn from, and how they are written."""
+
+SCHEDULE = Schedule(epochs=10_000, initial=60, select=1, select_every=10_000, evaluate_every=500)
+"""60 labels, or as many inputs without labels, for 60,000 steps. The prior alone is learned in a tenth of them."""
+QUICK = Schedule(epochs=2_000, initial=60, select=1, select_every=2_000, evaluate_every=200)
+
+_FUNCTIONS = 24
+"""Functions on record for each stage, drawn from the seeds in turn."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """All that a run depends on."""
+
+    preset: str
+    settings: Settings
+    schedule: Schedule
+    seeds: int = 8
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise UserError(f"seeds must be at least 1, got {self.seeds}")
+
+    def method(self, stage: str) -> Method:
+        """BBB+NCP as it is trained in this stage."""
+        settings = self.settings
+        if stage == "ncp" and settings.output_centre == "target":
+            settings = dataclasses.replace(settings, output_centre=0.0)
+        method = methods(settings)["bbb+ncp"]
+        if stage == "data":
+            return method
+        return dataclasses.replace(method, objective={k: v for k, v in method.objective.items() if k != "nll"})
+
+
+def configure(preset: str = "reference", seeds: int | None = None, *, quick: bool = False) -> Config:
+    """The configuration of the experiment, in full or in a quick version."""
+    seeds = seeds if seeds is not None else 4 if quick else 8
+    return Config(preset, PRESETS[preset], QUICK if quick else SCHEDULE, seeds)
+
+
+def unfinished(records: Records) -> list[str]:
+    """The stages that are not done."""
+    return [stage for stage in STAGES if not records.exists(f"functions/{stage}.parquet")]
+
+
+def experiment(config: Config, records: Records, show: Callable[[Progress], None] = lambda _: None) -> None:
+    """Runs what is not in the records yet."""
+    records.write_table("inputs.parquet", {"x": toy.load().train_inputs[:, 0]})
+    for stage in unfinished(records):
+        _run_stage(stage, config, records, show)
+    write_results(records)
+
+
+def _run_stage(stage: str, config: Config, records: Records, show: Callable[[Progress], None]) -> None:
+    s, labels = config.settings, config.schedule.initial
+    data = _labelled(labels)
+    if stage == "fantasised":
+        data = _fantasised(data, config.seeds, s)
+    trainer = Trainer(
+        config.method(stage), adam(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat), s.batch_size, s.remainder
+    )
+    simulation = Simulation(trainer, data, config.schedule, list(range(config.seeds)))
+    clock, learners = simulation.start()
+    # All rows are visible to every seed, and of fantasised ones those of its own.
+    first = labels * np.arange(config.seeds)[:, None] * (stage == "fantasised")
+    visible = np.zeros((config.seeds, trainer.buffer(labels)), np.int32)
+    visible[:, :labels] = first + np.arange(labels)
+    learners = simulation.place(simulation.real(learners)._replace(visible=jnp.asarray(visible)))
+    failed: dict[int, str] = {}
+    for snapshot, evaluation in simulation.run(Snapshot(clock, learners)) if stage != "initial" else ():
+        learners = snapshot.learners
+        failed = {
+            i: explain_failure(trainer.method, int(epoch), int(culprits))
+            for i, (epoch, culprits) in enumerate(zip(learners.failed, learners.culprits, strict=True))
+            if i < config.seeds and epoch >= 0
+        }
+        error, density = (summary(evaluation.values[name])["median"] for name in ("test_rmse", "test_nlpd"))
+        show(Progress(stage, config.seeds, evaluation.epoch, config.schedule.epochs, labels, error, density, failed))
+    if len(failed) == config.seeds:
+        raise UserError(f"every seed stopped: {failed[0]}; choose a smaller learning_rate")
+    _record(stage, simulation, learners, failed, records)
+
+
+def _labelled(labels: int) -> Dataset:
+    """The toy data with so many random training rows, the same for every seed."""
+    data = toy.load()
+    if labels > len(data.train_inputs):
+        raise UserError(f"initial must be at most {len(data.train_inputs)}, the number of training rows; got {labels}")
+    numbers = np.sort(np.random.default_rng(0).choice(len(data.train_inputs), labels, replace=False))
+    return data._replace(train_inputs=data.train_inputs[numbers], train_targets=data.train_targets[numbers])
+
+
+def _fantasised(data: Dataset, seeds: int, settings: Settings) -> Dataset:
+    """The rows once for each seed, with targets drawn from the output prior."""
+    centre = 0.0 if settings.output_centre == "target" else float(settings.output_centre)
+    shape = (seeds * len(data.train_inputs), 1)
+    targets = centre + settings.output_std * np.random.default_rng(1).normal(size=shape)
+    return data._replace(train_inputs=np.tile(data.train_inputs, (seeds, 1)), train_targets=targets.astype(np.float32))
+
+
+def _record(
+    stage: str,
+    simulation: Simulation,
+    learners: Learner,
+    failed: dict[int, str],
+    records: Records,
+) -> None:
+    """Writes what the seeds believe about the mean, and functions drawn from them in turn."""
+    seeds = simulation.seeds
+    x = np.linspace(*toy.DOMAIN, 301, dtype=np.float32)
+    each = -(-_FUNCTIONS // len(seeds))
+
+    def one(params: Any, key: Any) -> tuple[Any, Any, Any]:
+        network: Any = combine(params, simulation.static)
+        features = jax.vmap(network.trunk)(x[:, None])
+        head = network.heads["mean"]
+        belief = jax.vmap(head)(features)
+
+        def function(key: Any) -> Any:
+            return jax.vmap(head.sample(key=key))(features).mean[:, 0]
+
+        return belief.mean[:, 0], belief.std[:, 0], jax.vmap(function)(jax.random.split(key, each))
+
+    keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(seed_keys(seeds))
+    mean, std, functions = jax.jit(jax.vmap(one))(simulation.real(learners).params, keys)
+    records.write_table(
+        f"beliefs/{stage}.parquet",
+        {
+            "seed": np.repeat(seeds, len(x)),
+            "x": np.tile(x, len(seeds)),
+            "mean": np.asarray(mean).ravel(),
+            "uncertainty": np.asarray(std).ravel(),
+        },
+    )
+    alive = np.setdiff1d(np.arange(len(seeds)), list(failed))
+    in_turn = np.asarray(functions)[alive].transpose(1, 0, 2).reshape(-1, len(x))[:_FUNCTIONS]
+    data = simulation.data
+    records.write_table(f"targets/{stage}.parquet", {"x": data.train_inputs[:, 0], "y": data.train_targets[:, 0]})
+    records.write_json(f"failed/{stage}.json", failed)
+    # Last, as its presence says that the stage is done.
+    records.write_table(
+        f"functions/{stage}.parquet",
+        {
+            "number": np.repeat(np.arange(len(in_turn)), len(x)),
+            "x": np.tile(x, len(in_turn)),
+            "y": in_turn.ravel(),
+        },
+    )
+
+
+def write_results(records: Records) -> None:
+    """What the function distribution of every stage comes to within and off the bands of the data, as results.json."""
+    stages = {}
+    for stage in STAGES:
+        x, mean, std = marginal(records, stage)
+        inside = in_bands(records, x)
+        stages[stage] = {
+            place: {
+                "mean": float(np.sqrt(np.mean(mean[rows] ** 2))),
+                "std": float(np.sqrt(np.mean(std[rows] ** 2))),
+            }
+            for place, rows in (("bands", inside), ("elsewhere", ~inside))
+        }
+    failed = {stage: records.read_json(f"failed/{stage}.json") for stage in STAGES}
+    records.write_json(
+        "results.json",
+        {
+            "experiment": records.experiment,
+            "stages": stages,
+            "failed_seeds": {stage: seeds for stage, seeds in failed.items() if seeds},
+            "config": records.config,
+            "versions": records.versions,
+        },
+    )
+
+
+def marginal(records: Records, stage: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs, and mean and standard deviation of the functions there: the beliefs of all seeds that did not stop."""
+    columns = records.read_table(f"beliefs/{stage}.parquet")
+    failed = {int(seed) for seed in records.read_json(f"failed/{stage}.json")}
+    kept = ~np.isin(columns["seed"], list(failed)) if failed else np.ones(len(columns["x"]), bool)
+    x = np.unique(columns["x"])
+    mean, std = (columns[name][kept].reshape(-1, len(x)).astype(float) for name in ("mean", "uncertainty"))
+    return x, mean.mean(0), np.sqrt((std**2).mean(0) + mean.var(0))
+
+
+def in_bands(records: Records, x: np.ndarray) -> np.ndarray:
+    """Whether inputs lie within the two bands that labels come from."""
+    inputs = np.sort(records.read_table("inputs.parquet")["x"])
+    split = int(np.argmax(np.diff(inputs))) + 1
+    return np.logical_or.reduce([(x >= band.min()) & (x <= band.max()) for band in (inputs[:split], inputs[split:])])

@@ -1,0 +1,302 @@
+"""Active learning of several methods and seeds, kept in records: the runs behind Figures 1, 3 and 4."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from ncprior.core.acquisition import SCORES
+from ncprior.core.active import Evaluation, Schedule, Simulation, Snapshot
+from ncprior.core.methods import Method, acquire_by, methods, split_name
+from ncprior.core.networks import Network
+from ncprior.core.optimizers import adam
+from ncprior.core.settings import ABLATIONS, Settings
+from ncprior.core.training import Clock, Learner, Trainer, combine, explain_failure, seed_keys
+from ncprior.data.dataset import Dataset
+from ncprior.errors import UserError, check_limits
+from ncprior.experiments.records import Records, summary
+
+DEFAULT_METHODS = ("bbb+ncp", "odc+ncp", "bbb", "det")
+"""The four models of the paper, in the order of its figures' legends."""
+_METRICS = ("test_", "train_")
+"""How the names of columns with metrics begin."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """All that a run depends on."""
+
+    preset: str
+    settings: Settings
+    schedule: Schedule
+    methods: tuple[str, ...] = DEFAULT_METHODS
+    """Names of methods; ``NAME@SCORE`` is one whose labels are drawn by another score than its own, and
+    ``bbb+ncp@ABLATION`` one of `ncprior.core.settings.ABLATIONS`."""
+    seeds: int = 20
+    acquisition: str | None = None
+    """A score that takes the place of every method's own, or None."""
+    data: Any = None
+    """Where the data comes from, for experiments that have a choice."""
+
+    def __post_init__(self) -> None:
+        known = methods(self.settings)
+        for name in self.methods:
+            base, variant = split_name(name)
+            if base not in known:
+                raise UserError(f"unknown method {base!r}: choose from {', '.join(known)}")
+            if variant in ABLATIONS and base != "bbb+ncp":
+                raise UserError(f"{name!r}: {variant} is a variant of bbb+ncp alone")
+            if variant and variant not in ABLATIONS and variant not in SCORES:
+                raise UserError(f"unknown acquisition {variant!r}: choose from {', '.join(SCORES)}")
+        if not self.methods:
+            raise UserError(f"no method given: choose from {', '.join(known)}")
+        if self.seeds < 1:
+            raise UserError(f"seeds must be at least 1, got {self.seeds}")
+        check_limits(seeds=self.seeds)
+        if self.acquisition is not None and self.acquisition not in SCORES:
+            raise UserError(f"unknown acquisition {self.acquisition!r}: choose from {', '.join(SCORES)}")
+
+    def method(self, name: str) -> Method:
+        """The method of this name with the run's settings and acquisition."""
+        base, variant = split_name(name)
+        if variant in ABLATIONS:
+            settings, score = ABLATIONS[variant].change(self.settings), self.acquisition or ""
+        else:
+            settings, score = self.settings, variant or self.acquisition or ""
+        method = methods(settings)[base]
+        if not score:
+            return method
+        if score.startswith("ood") and base != "odc+ncp":
+            raise UserError(f"{score} needs the OOD classifier: use --methods odc+ncp")
+        return dataclasses.replace(method, acquisition=acquire_by(score, settings))
+
+    def trainer(self, name: str) -> Trainer:
+        """What trains the method of this name."""
+        s = self.settings
+        optimizer = adam(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat)
+        return Trainer(self.method(name), optimizer, s.batch_size, s.remainder)
+
+
+class Progress(NamedTuple):
+    """How far a run has come, for people to look at."""
+
+    method: str
+    seeds: int
+    epoch: int
+    epochs: int
+    labels: int
+    test_rmse: float
+    test_nlpd: float
+    failed: dict[int, str]
+
+
+class Sweep(NamedTuple):
+    """Input priors to compare, all in one batch: every seed of a method with NCP is run with each of them."""
+
+    input_priors: Any  # one module whose arrays have a leading axis of priors
+    tags: dict[str, np.ndarray]  # what is recorded about each prior, by column
+
+
+def run(
+    config: Config,
+    data: Dataset,
+    records: Records,
+    *,
+    evaluate_unseen: bool = False,
+    sweep: Sweep | None = None,
+    show: Callable[[Progress], None] = lambda _: None,
+    finish: Callable[[Simulation, Learner, str], None] = lambda *_: None,
+) -> None:
+    """Runs every method that is not in the records yet, each from where its records end.
+
+    ``show`` hears about every evaluation; ``finish`` is called with every trained method, to record more about it.
+    """
+    runs = {}
+    # All mistakes in the configuration come to light before the first method trains.
+    for name in config.methods:
+        trainer, seeds, priors, tags = config.trainer(name), np.arange(config.seeds), None, {}
+        if sweep is not None and trainer.method.input_prior is not None:
+            count = len(next(iter(sweep.tags.values())))
+            priors = jax.tree.map(lambda leaf: np.repeat(leaf, config.seeds, axis=0), sweep.input_priors)
+            tags = {key: np.repeat(value, config.seeds) for key, value in sweep.tags.items()}
+            seeds = np.tile(seeds, count)
+        simulation = Simulation(
+            trainer,
+            data,
+            config.schedule,
+            seeds.tolist(),
+            evaluate_unseen=evaluate_unseen,
+            input_priors=priors,
+        )
+        if not records.exists(f"models/{name}.safetensors"):
+            runs[name] = simulation, tags
+    for name, (simulation, tags) in runs.items():
+        _run_method(name, simulation, records, show, finish, tags)
+    write_results(records)
+
+
+def load_networks(records: Records, name: str) -> tuple[Method, list[Network]]:
+    """The method of this name in a finished run, and its trained networks, one for each seed.
+
+    ``method(network, inputs)`` is then the prediction for rows ``[rows, inputs]``, standardised as in training.
+    """
+    plain = dict(records.config)
+    settings = Settings(**{**plain["settings"], "hidden": tuple(plain["settings"]["hidden"])})
+    parts = {"settings": settings, "schedule": Schedule(**plain["schedule"]), "methods": tuple(plain["methods"])}
+    config = Config(**{**plain, **parts})
+    trainer = config.trainer(name)
+    file = f"models/{name}.safetensors"
+    notes = records.read_notes(file)
+    inputs, outputs = notes["shape"]
+    keys = seed_keys(notes["seeds"])
+    like = jax.vmap(lambda key: eqx.filter(trainer.method.init(inputs, outputs, key=key), eqx.is_inexact_array))(keys)
+    params, static = records.read_tree(file, like), trainer.static(inputs, outputs)
+    networks = [combine(jax.tree.map(lambda leaf, i=i: leaf[i], params), static) for i in range(len(notes["seeds"]))]
+    return trainer.method, networks
+
+
+def write_results(records: Records) -> None:
+    """Final values over the seeds, as ``results.json``."""
+    config = records.config
+    results: dict[str, Any] = {}
+    failed = {}
+    runs = {}
+    for name in config["methods"]:
+        values = final_values(records, name)
+        results[name] = {key: summary(values[key]) for key in values if key.startswith(_METRICS)}
+        runs[name], failed[name] = len(values["seed"]), failed_runs(records, name)
+    records.write_json(
+        "results.json",
+        {
+            "experiment": records.experiment,
+            "methods": results,
+            "runs": runs,
+            "failed_seeds": {name: seeds for name, seeds in failed.items() if seeds},
+            "config": config,
+            "versions": records.versions,
+        },
+    )
+
+
+def final_values(records: Records, name: str, *, last: bool = True) -> dict[str, np.ndarray]:
+    """Every column of a method's last (or first) evaluation, an element for each run.
+
+    The metrics of runs that have stopped by then are NaN.
+    """
+    columns = records.read_table(f"metrics/{name}.parquet")
+    epoch = columns["epoch"].max() if last else columns["epoch"].min()
+    values = {key: np.array(value[columns["epoch"] == epoch]) for key, value in columns.items()}
+    if last:
+        for key in values:
+            if key.startswith(_METRICS):
+                values[key][list(failed_runs(records, name))] = np.nan
+    return values
+
+
+def failed_runs(records: Records, name: str) -> dict[int, str]:
+    """Why runs of a method have stopped before their time, by their place in its list (without a sweep, the seed)."""
+    file = f"models/{name}.safetensors"
+    notes = records.read_notes(file) if records.exists(file) else {}
+    return {int(place): why for place, why in notes.get("failed", {}).items()}
+
+
+def _run_method(
+    name: str,
+    simulation: Simulation,
+    records: Records,
+    show: Callable[[Progress], None],
+    finish: Callable[[Simulation, Learner, str], None],
+    tags: dict[str, np.ndarray],
+) -> None:
+    schedule, seeds = simulation.schedule, simulation.seeds
+    begin, columns, seconds = _resume(name, simulation, records)
+    started = time.monotonic() - seconds
+    snapshot = begin
+    for snapshot, evaluation in simulation.run(begin):
+        columns = _append(columns, {"seed": np.asarray(seeds), **tags}, evaluation)
+        failed = _failed(simulation, snapshot.learners)
+        show(
+            Progress(
+                name,
+                len(seeds),
+                evaluation.epoch,
+                schedule.epochs,
+                evaluation.labels,
+                summary(evaluation.values["test_rmse"])["median"],
+                summary(evaluation.values["test_nlpd"])["median"],
+                failed,
+            )
+        )
+        if schedule.ends_round(evaluation.epoch):
+            records.write_table(f"metrics/{name}.parquet", columns)
+            clock, learners = snapshot
+            records.write_tree(
+                f"checkpoints/{name}.safetensors",
+                simulation.real(learners),
+                clock=[int(clock.epoch), int(clock.labels)],
+                seconds=time.monotonic() - started,
+            )
+    assert snapshot is not None, "a run has at least one stretch, or a checkpoint"
+    learners = snapshot.learners
+    visible = np.asarray(learners.visible)[: len(seeds), : int(snapshot.clock.labels)]
+    records.write_table(
+        f"labels/{name}.parquet",
+        {
+            "seed": np.repeat(seeds, visible.shape[1]),
+            "order": np.tile(np.arange(visible.shape[1]), len(seeds)),
+            "row": visible.ravel(),
+        },
+    )
+    finish(simulation, learners, name)
+    records.write_tree(
+        f"models/{name}.safetensors",
+        simulation.real(learners).params,
+        seeds=seeds,
+        shape=[simulation.data.train_inputs.shape[1], simulation.data.train_targets.shape[1]],
+        failed=_failed(simulation, learners),
+        seconds=time.monotonic() - started,
+    )
+    records.remove(f"checkpoints/{name}.safetensors")
+
+
+def _resume(
+    name: str, simulation: Simulation, records: Records
+) -> tuple[Snapshot | None, dict[str, np.ndarray], float]:
+    checkpoint = f"checkpoints/{name}.safetensors"
+    if not records.exists(checkpoint):
+        return None, {}, 0.0
+    notes = records.read_notes(checkpoint)
+    clock = Clock(*notes["clock"])
+    learners = simulation.place(records.read_tree(checkpoint, simulation.real(simulation.start().learners)))
+    columns = records.read_table(f"metrics/{name}.parquet")
+    # The metrics are written just before the checkpoint, so they may be one round ahead of it.
+    kept = columns["epoch"] <= clock.epoch
+    return Snapshot(clock, learners), {key: value[kept] for key, value in columns.items()}, notes["seconds"]
+
+
+def _append(
+    columns: dict[str, np.ndarray], runs: dict[str, np.ndarray], evaluation: Evaluation
+) -> dict[str, np.ndarray]:
+    count = len(runs["seed"])
+    new = {
+        **runs,
+        "epoch": np.full(count, evaluation.epoch),
+        "labels": np.full(count, evaluation.labels),
+        **evaluation.values,
+    }
+    return {key: np.concatenate([columns[key], value]) if columns else value for key, value in new.items()}
+
+
+def _failed(simulation: Simulation, learners: Learner) -> dict[int, str]:
+    """Why runs have stopped, by their place in the list of seeds (the seed itself, without a sweep)."""
+    epochs, culprits = np.asarray(learners.failed), np.asarray(learners.culprits)
+    return {
+        i: explain_failure(simulation.trainer.method, int(epochs[i]), int(culprits[i]))
+        for i in range(len(simulation.seeds))
+        if epochs[i] >= 0
+    }

@@ -1,0 +1,118 @@
+"""How much the choice of input noise matters (Section 5.3): Figure 5 and the figure of appendix C.
+
+The active learning experiments again, with Gaussian and with uniform input noise of ten sizes. All twenty settings and
+all seeds of a method run as one batch.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from ncprior.data.dataset import Dataset
+from ncprior.experiments.paper import learning_curves
+from ncprior.experiments.paper.learning_curves import Config, Progress, Sweep, run
+from ncprior.experiments.records import Records, summary
+
+NAMES = {"toy": "robustness-toy", "flights": "robustness-flights"}
+METHODS = learning_curves.DEFAULT_METHODS
+"""The two models whose noise is varied, and the two baselines that figures show as lines."""
+SEEDS = 5
+VARIANCES = np.round(np.arange(0.1, 1.01, 0.1), 1)
+"""sigma_x^2 of the paper."""
+
+
+class Setting(NamedTuple):
+    """One kind and size of input noise."""
+
+    noise: str
+    variance: float
+
+
+NO_NOISE = Setting("", 0.0)
+"""The setting of methods without NCP."""
+
+Swept = dict[Setting, dict[str, np.ndarray]]
+"""Metrics of the seeds by setting."""
+
+
+class GaussianOrUniform(eqx.Module):
+    """`Gaussian` or `Uniform` noise, as a number says, so that runs of both kinds can share a batch."""
+
+    std: ArrayLike
+    uniform: ArrayLike
+
+    def __call__(self, inputs: Array, *, key: Array) -> Array:
+        """Noised inputs of the same shape."""
+        key_normal, key_uniform = jax.random.split(key)
+        normal = jax.random.normal(key_normal, inputs.shape, inputs.dtype)
+        uniform = jax.random.uniform(key_uniform, inputs.shape, inputs.dtype, -2.0, 2.0)
+        return inputs + self.std * jnp.where(self.uniform, uniform, normal)
+
+
+def make_sweep(variances: np.ndarray = VARIANCES) -> Sweep:
+    """Gaussian noise of each variance, then uniform noise of each."""
+    variance = np.tile(variances, 2)
+    uniform = np.repeat([False, True], len(variances))
+    priors = GaussianOrUniform(np.sqrt(variance).astype(np.float32), uniform)
+    return Sweep(priors, {"variance": variance, "noise": np.where(uniform, "uniform", "gaussian")})
+
+
+def configure(base: Config, seeds: int | None = None, *, quick: bool = False) -> Config:
+    """The configuration of the experiment that is repeated, with the methods and seeds of this one."""
+    return dataclasses.replace(base, methods=METHODS, seeds=seeds if seeds is not None else 2 if quick else SEEDS)
+
+
+def experiment(
+    config: Config,
+    data: Dataset,
+    records: Records,
+    show: Callable[[Progress], None] = lambda _: None,
+    *,
+    evaluate_unseen: bool,
+    variances: np.ndarray = VARIANCES,
+) -> None:
+    """Runs what is not in the records yet."""
+    run(config, data, records, evaluate_unseen=evaluate_unseen, sweep=make_sweep(variances), show=show)
+    write_results(records)
+
+
+def write_results(records: Records) -> None:
+    """Final values over all runs of a method, and over the seeds of each setting, as ``results.json``."""
+    learning_curves.write_results(records)
+    results = records.read_json("results.json")
+    results["settings"] = [
+        {"method": name, "noise": noise, "variance": variance, **values}
+        for name, table in collect(records).items()
+        for (noise, variance), values in table.items()
+    ]
+    records.write_json("results.json", results)
+
+
+def collect(records: Records) -> dict[str, dict[Setting, dict[str, dict[str, float]]]]:
+    """Final test RMSE and NLPD over the seeds that finished, by method and setting."""
+    return {
+        name: {setting: {key: summary(values) for key, values in of.items()} for setting, of in settings.items()}
+        for name, settings in sweep(records).items()
+    }
+
+
+def sweep(records: Records) -> dict[str, Swept]:
+    """Final test RMSE and NLPD of every seed, by method and setting; NaN where it failed."""
+    found: dict[str, Swept] = {}
+    for name in records.config["methods"]:
+        columns = learning_curves.final_values(records, name)
+        count = len(columns["seed"])
+        noise, variance = columns.get("noise", np.full(count, "")), columns.get("variance", np.zeros(count))
+        found[name] = {}
+        for setting in sorted({Setting(str(a), float(b)) for a, b in zip(noise, variance, strict=True)}):
+            (chosen,) = np.nonzero((noise == setting.noise) & (variance == setting.variance))
+            chosen = chosen[np.argsort(columns["seed"][chosen])]
+            found[name][setting] = {key: columns[key][chosen] for key in ("test_rmse", "test_nlpd")}
+    return found

@@ -1,0 +1,75 @@
+"""In what a run falls short of the experiment that it stands for: quick runs, fewer seeds, changed settings."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ncprior.core.active import Schedule
+from ncprior.core.settings import FLIGHTS_PRESETS, PRESETS, Settings
+from ncprior.experiments.paper import ablations, flights, regression, robustness, toy
+from ncprior.experiments.records import Records
+from ncprior.report.sections import plain
+
+
+class Experiment(NamedTuple):
+    """The experiment of the paper, and its quick version."""
+
+    schedule: Schedule
+    quick: Schedule
+    seeds: int
+    presets: Mapping[str, Settings]
+
+
+_TOY = Experiment(toy.SCHEDULE, toy.QUICK, toy.SEEDS, PRESETS)
+_FLIGHTS = Experiment(flights.SCHEDULE, flights.QUICK, flights.SEEDS, FLIGHTS_PRESETS)
+EXPERIMENTS = {
+    toy.NAME: _TOY,
+    ablations.NAME: _TOY,
+    flights.NAME: _FLIGHTS,
+    robustness.NAMES["toy"]: _TOY._replace(seeds=robustness.SEEDS),
+    robustness.NAMES["flights"]: _FLIGHTS._replace(seeds=robustness.SEEDS),
+}
+
+
+def smaller_note(records: Records) -> str:
+    """What a run of active learning has other than the paper, in a sentence; nothing if it is the same."""
+    config, experiment = records.config, EXPERIMENTS[records.experiment]
+    changed = _changed(config["schedule"], dataclasses.asdict(experiment.schedule))
+    changed += _changed(config["settings"], dataclasses.asdict(experiment.presets[config["preset"]]))
+    if config["seeds"] < experiment.seeds:
+        changed.append(f"seeds {config['seeds']} instead of {experiment.seeds}")
+    return _note(config["schedule"] == dataclasses.asdict(experiment.quick), changed)
+
+
+def smaller_regression_note(records: Records) -> str:
+    """The same of the regression on all rows."""
+    config = records.config
+    paper = {"recipe": "paper", "rows": None}
+    changed = _changed({name: config[name] for name in paper}, paper)
+    changed += _changed(config["settings"], {"hidden": list(regression.RECIPES["paper"].settings["hidden"])})
+    return _note(config["rows"] is not None, changed)
+
+
+def quick_note(config: Mapping[str, Any], quick: Mapping[str, Any], estimator: Mapping[str, Any]) -> str:
+    """The same of ``evaluate`` and ``simulate``, given what their quick versions have."""
+    given = {**config, **config["estimator"]}
+    if any(given.get(name) != value for name, value in {**quick, **estimator}.items()):
+        return ""
+    listed = ", ".join(f"{name} {value}" for name, value in {**quick, **estimator}.items())
+    return f"This is a quick run ({listed}): run it without --quick for numbers to rely on."
+
+
+def _note(quick: bool, changed: list[str]) -> str:
+    if not changed:
+        return ""
+    begin = "This is a quick run" if quick else "This run is not the paper's experiment"
+    return f"{begin} ({', '.join(changed)}). The verdicts below are on this run, and none on the paper."
+
+
+def _changed(own: Mapping[str, Any], paper: Mapping[str, Any]) -> list[str]:
+    """Values that are not the paper's; tuples are lists on record, and what is not on record is not known to differ."""
+    return [
+        f"{name.replace('_', ' ')} {plain(own[name])} instead of {'all' if value is None else plain(value)}"
+        for name, value in paper.items()
+        if name in own and own[name] != (list(value) if isinstance(value, tuple) else value)
+    ]

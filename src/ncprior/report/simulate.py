@@ -1,0 +1,102 @@
+"""The page of ``ncprior simulate``: learning curves, and how many labels a rule saves."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ncprior.experiments import simulate
+from ncprior.experiments.records import Records
+from ncprior.report.claims.verdicts import FEWEST_SEEDS
+from ncprior.report.differences import quick_note
+from ncprior.report.looks import LOOKS, handles, name_cell
+from ncprior.report.sections import Cell, Picture, Section, Table, number
+from ncprior.report.styles import add_legend, label, new_panels, style
+
+
+def simulate_section(records: Records) -> Section:
+    """Learning curves of every rule, and the labels that it saves."""
+    results = simulate.write_results(records)
+    config, labels = results["config"], results["counts"]
+    intro = (
+        f"{config['target']} predicted from {len(results['inputs'])} columns of {config['table']} "
+        f"({results['rows']:,} rows, {config['test']:.0%} of them for testing). Every rule begins with the same "
+        f"{labels[0]} random labels and chooses up to {config['batch']} more at a time, up to {labels[-1]}; "
+        f"{config['seeds']} seed{'s' * (config['seeds'] > 1)}. {savings(results)}"
+    )
+    caption = (
+        f"Error (in units of {config['target']}) and negative log predictive density on the test rows against the "
+        f"number of labels: mean over {config['seeds']} seeds, with its standard error."
+    )
+    draw = partial(draw_simulation, labels, results["rules"], label(config["target"]), config["seeds"])
+    picture = Picture("simulation", "Learning curves", caption, draw)
+    tables = [_saved_table(results)]
+    smaller = quick_note(config, simulate.QUICK, simulate.QUICK_ESTIMATOR)
+    return Section(f"Labels saved: {config['target']}", intro, [picture], tables, [], [], records, smaller)
+
+
+def savings(results: dict[str, Any]) -> str:
+    """In a sentence, what the best rule saves, and whether the seeds settle it: five of them at least."""
+    found = {rule: of["saved"]["rmse"] for rule, of in results["rules"].items() if rule != simulate.CONTROL}
+    found = {rule: one for rule, one in found.items() if one["mean"] is not None and np.isfinite(one["mean"])}
+    if not found:
+        return "There is no rule to compare with random."
+    best = max(found, key=lambda rule: found[rule]["mean"])
+    mean, low, high = (found[best][key] for key in ("mean", "low", "high"))
+    said = (
+        f"For the error of random labels, {LOOKS[best].title} needed {abs(mean):.0%} {'fewer' if mean > 0 else 'more'} "
+    )
+    said += (
+        "on average" if len(found) == 1 else f"on average, which is the {'most' if mean > 0 else 'least'} of the rules"
+    )
+    seeds = results["config"]["seeds"]
+    if seeds < FEWEST_SEEDS:
+        counted = "one seed settles" if seeds == 1 else f"{seeds} seeds settle"
+        return f"{said}; unclear, as {counted} nothing (five are needed at least)."
+    settled = low is not None and (low > 0 or high < 0)
+    return f"{said}; the seeds {'settle it' if settled else 'do not settle it'}."
+
+
+def draw_simulation(labels: list[int], rules: dict[str, Any], unit: str, seeds: int, *, narrow: bool = False) -> Figure:
+    """RMSE and NLPD on test rows against the number of labels, for each rule: means with their standard errors."""
+    with style():
+        figure, axes = new_panels(2, 3.0, narrow=narrow)
+        for axis, metric in zip(axes, simulate.COMPARED, strict=True):
+            for rule, of in rules.items():
+                look = LOOKS[rule]
+                mean, std = (np.array(of[metric][key], float) for key in ("mean", "std"))
+                axis.plot(labels, mean, look.line.dash, color=look.line.colour, marker=look.marker, markersize=2.5)
+                error = std / max(seeds - 1, 1) ** 0.5
+                axis.fill_between(labels, mean - error, mean + error, color=look.line.colour, alpha=0.12, linewidth=0)
+            heading = f"Test RMSE ({unit})" if metric == "rmse" else "Test NLPD (nats)"
+            axis.set(xlabel="Labels", ylabel=heading)
+        add_legend(figure, handles(rules), narrow=narrow, columns=5)
+        return figure
+
+
+def _saved_table(results: dict[str, Any]) -> Table:
+    rows = []
+    for rule, of in results["rules"].items():
+        cells = [name_cell(rule)]
+        for metric in simulate.COMPARED:
+            cells.append(Cell(number(of[metric]["mean"][-1]), f"± {number(of[metric]['std'][-1])}"))
+        for metric in simulate.COMPARED:
+            cells.append(_saving(of["saved"][metric]) if rule != simulate.CONTROL else Cell("–", "the control"))
+        rows.append([*cells, Cell(number(of["seconds"]))])
+    note = (
+        "Labels saved: how many fewer than random a rule needs for the same value, in percent of random's, on average "
+        "along random's curve; negative if it needs more. A value that a rule never reaches counts as reached with its "
+        "last label. From the mean curves, with the middle 90% over draws of the seeds; if that range holds 0, or "
+        f"with fewer than {FEWEST_SEEDS} seeds, they do not settle it."
+    )
+    header = ["Rule", "Final RMSE", "Final NLPD", "Labels saved (RMSE)", "Labels saved (NLPD)", "Seconds a seed"]
+    return Table("Labels saved against random", note, header, rows)
+
+
+def _saving(saved: dict[str, float | None]) -> Cell:
+    mean, low, high = (saved[key] for key in ("mean", "low", "high"))
+    if mean is None or not np.isfinite(mean):
+        return Cell("–", "the density is not finite")
+    spread = "" if low is None or high is None or not np.isfinite(low) else f"{low:+.0%} to {high:+.0%}"
+    return Cell(f"{mean:+.0%}", spread)

@@ -1,0 +1,76 @@
+"""Columns of people's tables: those that a model reads, and those that tell of its predictions."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ncprior.data import table_files
+from ncprior.tables.estimator import NCPRegressor
+from ncprior.tables.predictions import Distribution
+
+
+def input_types(model: NCPRegressor) -> dict[str, pa.DataType]:
+    """Types of CSV columns as in training, so that they do not depend on the first rows of another file."""
+    types = {"number": pa.float64(), "category": pa.string()}
+    return {column.name: types[column.kind] for column in model.encoder_.columns if column.kind in types}
+
+
+def kept_types(model: NCPRegressor, path: Path, out: Path | None) -> dict[str, pa.DataType]:
+    """Types of CSV columns that the model does not use: text, unless Parquet is written, so that 007 stays 007."""
+    if out is not None and out.suffix.lower() != ".csv":
+        return {}
+    used = set(used_columns(model))
+    return {name: pa.string() for name in table_files.schema_of(path).names if name not in used}
+
+
+def used_columns(model: NCPRegressor) -> list[str]:
+    """The columns that a model needs of a table."""
+    return [column.name for column in model.encoder_.columns if column.kind != "left out"]
+
+
+def target_names(model: NCPRegressor) -> list[str]:
+    """The names of what a model predicts; y, or y0, y1 and so on, if it was trained without names."""
+    if model.target_names_:
+        return list(model.target_names_)
+    outputs = len(model.target_shift_)
+    return ["y"] if outputs == 1 else [f"y{i}" for i in range(outputs)]
+
+
+def described(prediction: Distribution, targets: Sequence[str], level: float | None = None) -> dict[str, np.ndarray]:
+    """The columns that tell of a prediction, with an interval if it has a level; names end in the target of several."""
+    told = {name: getattr(prediction, name) for name in ("mean", "std", "uncertainty", "noise")}
+    if level is not None:
+        told["lower"], told["upper"] = prediction.interval(level)
+    columns = {name: values.reshape(-1, len(targets)) for name, values in told.items()}
+    several = len(targets) > 1
+    return {
+        f"{name}_{target}" if several else name: values[:, i]
+        for i, target in enumerate(targets)
+        for name, values in columns.items()
+    }
+
+
+def with_columns(table: pa.Table, columns: Mapping[str, Any], at: int | None = None) -> pa.Table:
+    """The table with more columns, at its end or elsewhere; a prefix tells them from columns of the same name."""
+    prefix, names = "", set(table.column_names)
+    while any(prefix + name in names for name in columns):
+        prefix += "ncprior_"
+    at = table.num_columns if at is None else at
+    for i, (name, values) in enumerate(columns.items()):
+        table = table.add_column(at + i, prefix + name, [values])
+    return table
+
+
+def count_rows(path: Path) -> int | None:
+    """The number of rows, where files tell it without being read."""
+    files = [path] if path.is_file() else sorted(path.glob("*.parquet")) if path.is_dir() else []
+    if not files or any(file.suffix.lower() != ".parquet" for file in files):
+        return None
+    try:
+        return sum(pq.read_metadata(file).num_rows for file in files if file.name[0] not in "._")
+    except (OSError, ValueError):
+        return None  # reading the table says what is wrong with the file

@@ -1,0 +1,309 @@
+"""Ensembles for people's tables: members trained together, for as long as rows that they have not seen get better.
+
+How long to train matters more than any other setting, and training rows cannot tell. So every member first trains
+without some of its rows: those around a random place of a random column (a gap, to see what happens off the data) and
+some at random. The number of steps after which held-out rows are predicted best, by each member on average or by all
+together, is the number for which the members are trained anew on all rows. They also say how to scale noise and
+uncertainty, and what members of two kinds should count in the mixture.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from ncprior.core.blocks import predict_in_blocks
+from ncprior.core.input_priors import InputPrior
+from ncprior.core.prediction import Predictive, heavy_tailed
+from ncprior.core.training import Learner, Rows, Trainer, combine, effective_number
+from ncprior.tables.calibration import Densities, best_scales, best_share, log_density, mean_density
+from ncprior.tables.holdout import Holdout, Look, Stopping, held_numbers
+from ncprior.tables.input_features import Sight
+
+_NO_WARM_UP = np.int32(1 << 20)
+"""Steps that members which go on are taken to have behind them, so that they do not warm up again."""
+
+
+class Search(NamedTuple):
+    """How long to train: the best number of steps, the weights there, and every look on the way."""
+
+    steps: int
+    weights: Any
+    looks: list[Look]
+
+
+class Table(NamedTuple):
+    """What a member is told about the table besides its rows."""
+
+    sight: Sight | None  # None for trunks that have none
+    input_prior: InputPrior | None  # takes the place of the method's own
+
+
+class HeldOut(NamedTuple):
+    """What members say of the rows that they hold out, in a gap and at random, in a unit that all share."""
+
+    prediction: Predictive  # [members, 2 * n, outputs]
+    targets: np.ndarray  # likewise
+    counts: np.ndarray  # [members, 2, n]: what each row counts, 0 for those that only fill up
+    copies: np.ndarray  # how many copies of each row there are
+    numbers: np.ndarray  # of the rows
+
+    def of(self, members: slice) -> "HeldOut":
+        """What these members say."""
+        return jax.tree.map(lambda leaf: leaf[members], self)
+
+    def best_scales(self) -> tuple[float, float]:
+        """What noise and uncertainty must be multiplied with for these rows to be predicted best."""
+        total = self.counts.sum(2, keepdims=True)
+        shares = self.counts / np.where(total > 0, total, 1.0)
+        return best_scales(self.prediction, self.targets, shares.reshape(len(shares), -1).astype(np.float32))
+
+    def best_share(self, calibration: np.ndarray) -> float:
+        """What every second member, from the second on, should count together, for these rows to be predicted best.
+
+        Rows of a gap are predicted by the two neighbours that hold it out, rows at random by all members.
+        """
+        scales = (jnp.asarray(calibration)[:, i, None, None] for i in range(2))
+        density = log_density(self.prediction.inflate(*scales), self.targets).reshape(*self.counts.shape, -1)
+        pairs = slice(0, 2 * (len(density) // 2), 2)  # the last may have no neighbour
+        inside, at = self.counts[pairs, 0] > 0, self.counts[0, 1] > 0
+        gap = [density[pairs, 0][inside], density[1::2, 0][inside]]
+        random = [mean_density(density[start::2, 1, at]) for start in range(2)]
+        kinds = [
+            (*gap, self.counts[pairs, 0][inside], self.copies[pairs, 0][inside]),
+            (*random, self.counts[0, 1, at], self.copies[0, 1, at]),
+        ]
+        outputs = density.shape[-1]
+        return best_share(
+            [
+                Densities(a.ravel(), b.ravel(), np.repeat(weight, outputs), outputs * effective_number(weight, many))
+                for a, b, weight, many in kinds
+                if len(weight)
+            ]
+        )
+
+
+Members = list[Learner]
+"""Members of an ensemble in groups that are trained together, each with a leading axis."""
+
+
+class Ensemble:
+    """Members of one method on tables of one shape. A program compiles once for every padded number of rows."""
+
+    def __init__(self, trainer: Trainer, inputs: int, outputs: int) -> None:
+        self.trainer = trainer
+        self.static = trainer.static(inputs, outputs)
+        self._start = jax.jit(jax.vmap(self._begin, in_axes=(None, 0, 0, 0, 0)))
+        self._run = jax.jit(self._stretches, donate_argnums=0)
+        self._compiled: set[tuple[int, ...]] = set()  # shapes of rows that there is a program for
+        self._restart = jax.jit(jax.vmap(trainer.optimizer.init))
+        self._predict_held = jax.jit(lambda w, rows, held: _in_unit(rows, self._predict(w, rows.inputs[held])))
+
+    def start(
+        self,
+        rows: Rows,
+        visible: Sequence[np.ndarray],
+        tables: Sequence[Table],
+        seeds: Sequence[int] | np.ndarray,
+        weights: Any = None,
+    ) -> Members:
+        """Members that see these rows, in a buffer with room for all; fresh ones, or those with these weights."""
+        self.trainer.check_labels(min(map(len, visible)))
+        size = self.trainer.buffer(len(rows.inputs))
+        numbers = np.stack([np.pad(part, (0, size - len(part))) for part in visible]).astype(np.int32)
+
+        def begin(group: slice) -> Learner:
+            keys = jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32)[group])
+            told = jax.tree.map(lambda *leaves: np.stack(leaves), *tables[group])
+            members = self._start(rows, numbers[group], *told, keys)
+            if weights is None:
+                return members
+            given = jax.tree.map(lambda leaf: leaf[group], weights)
+            optimizer = optax.tree_utils.tree_set(self._restart(given), count=np.full(len(keys), _NO_WARM_UP))
+            return members._replace(params=given, optimizer=optimizer)
+
+        return [begin(group) for group in groups(len(numbers))]
+
+    def search(
+        self,
+        rows: Sequence[Rows],
+        held: Sequence[Holdout],
+        tables: Sequence[Table],
+        seeds: Sequence[int] | np.ndarray,
+        stopping: Stopping,
+        show: Callable[[int, float], None],
+    ) -> Search:
+        """Trains members without their held-out rows until these are predicted no better.
+
+        Each has ``rows`` of its own: the same ones, but encoded without what it holds out.
+        """
+        members = self.start(rows[0], [one.train for one in held], tables, seeds)
+        looks: list[Look] = []
+        best, weights, since, score = -np.inf, self.gather(members), 0, -np.inf
+        for step in stopping.looks():
+            members, look = self.train(members, rows, len(held[0].train), looks[-1].step if looks else 0, step, held)
+            looks.append(look)
+            before, score = score, look.score(stopping.gap_share, stopping.together)
+            since += 1
+            if score > best + stopping.least:
+                best, weights, since = score, self.gather(members), 0
+            show(step, score)
+            rising = score > before + stopping.least
+            if since >= stopping.patience and step >= stopping.fewest and not rising:
+                break
+        return Search(looks[len(looks) - 1 - since].step, weights, looks)
+
+    def train(
+        self,
+        members: Members,
+        rows: Rows | Sequence[Rows],
+        labels: int,
+        first: int,
+        last: int,
+        held: Sequence[Holdout] | None = None,
+    ) -> tuple[Members, Look]:
+        """The members after steps ``first`` to ``last``, and their scores on what they hold out.
+
+        They share ``rows``, or each has its own.
+        """
+        places = groups(sum(len(group.failed) for group in members))
+        shared = rows if isinstance(rows, Rows) else rows[0]
+        numbers, sizes = held_numbers(held, places[-1].stop, len(shared.inputs))
+        limits = tuple(np.int32(value) for value in (labels, first, last))
+
+        def run(group: Learner, place: slice) -> tuple[Learner, Array]:
+            own = rows if isinstance(rows, Rows) else rows[place]
+            if not isinstance(own, Rows):
+                own = own[0] if len(own) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *own)
+            return jax.block_until_ready(self._run(group, own, numbers[place], *limits))
+
+        # The first of all alone, so that the program is not compiled by every thread.
+        alone = 0 if shared.inputs.shape in self._compiled else 1
+        done = [run(members[0], places[0])] if alone else []
+        self._compiled.add(shared.inputs.shape)
+        done += in_threads(run, members[alone:], places[alone:])
+        density = np.concatenate([np.asarray(part, np.float64) for _, part in done])
+        return [group for group, _ in done], Look.at(last, density, _counts(shared, numbers, sizes))
+
+    def held_out(self, weights: Any, rows: Sequence[Rows], held: Sequence[Holdout]) -> HeldOut:
+        """What members with these weights say of the rows that they hold out."""
+        numbers, sizes = held_numbers(held, len(held), len(rows[0].inputs))
+        places = numbers.reshape(len(held), -1)
+        parts = self._predict_each(weights, rows, places)
+        targets = np.stack(
+            [_in_unit(one, np.asarray(one.targets)[part]) for one, part in zip(rows, places, strict=True)]
+        )
+        copies = np.ones(numbers.shape) if rows[0].copies is None else np.asarray(rows[0].copies)[numbers]
+        return HeldOut(parts, targets, _counts(rows[0], numbers, sizes), copies, numbers)
+
+    def predict_rows(self, weights: Any, rows: Sequence[Rows], numbers: np.ndarray) -> Predictive:
+        """What members with these weights say of rows of these numbers, ``[members, rows, outputs]``."""
+        size = held_numbers(None, 1, len(rows[0].inputs))[0].size  # for which there is a program
+        parts = []
+        for start in range(0, len(numbers), size):
+            part = numbers[start : start + size]
+            filled = np.pad(part, (0, size - len(part))).astype(np.int32)
+            predicted = self._predict_each(weights, rows, [filled] * len(rows))
+            parts.append(jax.tree.map(lambda leaf, part=part: leaf[:, : len(part)], predicted))
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts)
+
+    def _predict_each(
+        self, weights: Any, rows: Sequence[Rows], numbers: Sequence[np.ndarray] | np.ndarray
+    ) -> Predictive:
+        """Every member's prediction of its rows of these numbers, in a unit that all share."""
+
+        def run(i: int) -> Any:
+            own = jax.tree.map(lambda leaf: leaf[i], weights)
+            return jax.tree.map(np.asarray, self._predict_held(own, rows[i], numbers[i]))
+
+        places = range(len(rows))
+        parts = [run(0), *in_threads(run, places[1:])]  # the first alone, as it may have to be compiled
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
+
+    def gather(self, members: Members) -> Any:
+        """The weights that all members predict with, on a leading axis."""
+        parts = [jax.tree.map(np.asarray, self.weights(group)) for group in members]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+    def weights(self, member: Learner) -> Any:
+        """The weights that a member predicts with: the average, if its optimiser keeps one."""
+        return getattr(member.optimizer, "average", member.params)
+
+    def _begin(self, rows: Rows, visible: Array, sight: Sight | None, prior: InputPrior | None, key: Array) -> Learner:
+        def prepare(network: Any) -> Any:
+            return network if sight is None else eqx.tree_at(lambda whole: whole.trunk.sight, network, sight)
+
+        return self.trainer.start(rows, visible, key=key, prepare=prepare)._replace(input_prior=prior)
+
+    def _stretches(self, members: Learner, rows: Rows, held: Array, *limits: Array) -> Any:
+        """The program: `_stretch` for every member of a group."""
+
+        def one(member: Learner, rows: Rows, held: Array) -> tuple[Learner, Array]:
+            return self._stretch(member, rows, held, *limits)
+
+        if len(held) > 1:
+            return jax.vmap(one, (0, 0 if rows.inputs.ndim == 3 else None, 0))(members, rows, held)
+        # A member alone is not batched, as a batch has to compute both sides of every condition.
+        member, own = jax.tree.map(lambda leaf: leaf[0], (members, held))
+        alone = one(member, rows, own)
+        return jax.tree.map(lambda leaf: leaf[None], alone)
+
+    def _stretch(
+        self, member: Learner, rows: Rows, held: Array, labels: Array, first: Array, last: Array
+    ) -> tuple[Learner, Array]:
+        """Trains one member and scores it on its held-out rows of both kinds."""
+        member = self.trainer.train_steps(member, rows, self.static, labels, first, last)
+        prediction = self._predict(self.weights(member), rows.inputs[held.reshape(-1)])
+        density = heavy_tailed(prediction).log_prob(rows.targets[held.reshape(-1)])
+        if rows.scale is not None:
+            density = density - jnp.log(rows.scale)
+        return member, density.reshape(*held.shape, -1)
+
+    def _predict(self, weights: Any, inputs: Array) -> Predictive:
+        """One member's prediction for rows ``[rows, inputs]``."""
+        return predict_in_blocks(partial(self.trainer.method, combine(weights, self.static)), inputs)
+
+
+def _in_unit(rows: Rows, values: Any) -> Any:
+    """Targets of these rows, or predictions of them, in the unit that members with other rows share."""
+    if rows.scale is None or rows.shift is None:
+        return values
+    return rows.shift + rows.scale * values if hasattr(values, "dtype") else values.rescale(rows.scale, rows.shift)
+
+
+def _counts(rows: Rows, numbers: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """What rows of these numbers ``[members, 2, n]`` count, of which so many ``[members, 2]`` are in use."""
+    in_use = np.arange(numbers.shape[-1]) < sizes[..., None]
+    weights = 1.0 if rows.weights is None else np.asarray(rows.weights, np.float64)[numbers]
+    return np.where(in_use, weights, 0.0)
+
+
+def in_threads(function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
+    """``map`` over all cores; what has not begun is dropped on Ctrl-C or an error, and nobody waits for the rest."""
+    pool = ThreadPoolExecutor(max_workers=cores())
+    try:
+        return list(pool.map(function, *arguments))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def groups(members: int) -> list[slice]:
+    """Which members are trained together.
+
+    On a CPU each is a task of its own, so that all cores have work and a member's result does not depend on how many
+    there are; an accelerator takes all in one batch.
+    """
+    return [slice(i, i + 1) for i in range(members)] if jax.default_backend() == "cpu" else [slice(0, members)]
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

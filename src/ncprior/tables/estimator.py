@@ -1,0 +1,357 @@
+"""The front door: NCP as a scikit-learn estimator for tables of any kind.
+
+>>> import numpy as np
+>>> X = np.linspace(-1, 1, 40)[:, None]
+>>> model = NCPRegressor(members=2, epochs=20, random_state=0).fit(X, np.sin(3 * X[:, 0]))
+>>> mean, std = model.predict(X, return_std=True)
+>>> model.suggest(np.linspace(-4, 4, 9)[:, None], n=2, random_state=0).shape
+(2,)
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
+
+from ncprior.core.acquisition import Acquisition, Draw, Score, score_names
+from ncprior.core.input_priors import InputPrior
+from ncprior.core.methods import Method
+from ncprior.data.column_values import numbers
+from ncprior.data.encoding import Encoder
+from ncprior.data.labelled import LARGEST, check_inputs
+from ncprior.data.table_files import as_table
+from ncprior.errors import UserError
+from ncprior.processes import check_process
+from ncprior.tables import batch_features, fitting, saving
+from ncprior.tables.batches import DEFAULT_RULE, RULES
+from ncprior.tables.options import check_arguments
+from ncprior.tables.predictions import Distribution
+from ncprior.tables.progress import FitProgress, progress_bar
+
+
+class NCPRegressor(RegressorMixin, BaseEstimator):
+    """Regression by an ensemble of neural networks that are uncertain away from the data.
+
+    Args:
+        method: ``bbb+ncp``, ``det``, ``det+ncp``, ``bbb``, ``odc+ncp``, ``deep+ncp`` (a belief over every layer), or a
+            `Method` of your own.
+        hidden: Units of each hidden layer.
+        members: Networks in the ensemble. Half of them see the columns' quantiles too, which makes them more exact on
+            the data; the others are more careful off it.
+        learning_rate: Of Adam.
+        batch_size: Rows in a mini batch; None chooses by the number of rows.
+        epochs: Passes over the training rows; None finds the number by `early_stopping`.
+        early_stopping: Whether to hold out rows at first to find out how long to train and how far to trust the
+            members; the networks are then trained anew on all rows.
+        validation_fraction: Share of the rows that is held out at random for that; as much again, twice, is held out
+            around a random place of a random column.
+        min_rows: Rows that training needs: of fewer than 3 nothing can be learned, but that may be a start.
+        gamma: Weight of the noise contrastive prior; 0 for none. ``odc+ncp`` has none (Equation 9). Arguments and
+            settings that a method has no use for are refused.
+        gamma_per_label: Whether gamma is divided by the number of rows, as suits a prior.
+        input_prior: ``radial``, ``gaussian`` or ``uniform`` noise on the numbers, or a function
+            ``(inputs, *, key) -> noised`` of the encoded rows, see `ncprior.core.input_priors`.
+        input_scale: Standard deviation of that noise, in standard deviations of a column: one number, or a dictionary
+            by the name of the column; columns that it does not name have 2.
+        output_scale: Standard deviation of the output prior, in standard deviations of the target.
+        flip: Probability that the noise changes a category, a flag, or marks a row as unexpected.
+        trunk: A function ``(inputs, *, key) -> module`` that makes a trunk of your own, in place of hidden layers.
+        settings: Other fields of `ncprior.core.settings.Settings` by name.
+        warm_start: Whether `fit` goes on from the present weights, when rows have come in, instead of from new ones.
+            Arguments count as they are then, but those that say what the weights are cannot change: method, hidden,
+            members, trunk.
+        random_state: Seed.
+        verbose: Whether to draw a progress bar.
+        callbacks: Functions that are called with a `FitProgress` now and then.
+    """
+
+    def __init__(
+        self,
+        method: str | Method = "bbb+ncp",
+        *,
+        hidden: Sequence[int] = (128, 128),
+        members: int = 8,
+        learning_rate: float = 3e-3,
+        batch_size: int | None = None,
+        epochs: int | None = None,
+        early_stopping: bool = True,
+        validation_fraction: float = 0.1,
+        min_rows: int = 3,
+        gamma: float = 10.0,
+        gamma_per_label: bool = True,
+        input_prior: str | InputPrior = "radial",
+        input_scale: float | dict[str, float] = 2.0,
+        output_scale: float = 1.0,
+        flip: float = 0.1,
+        trunk: Callable[..., Any] | None = None,
+        settings: dict[str, Any] | None = None,
+        warm_start: bool = False,
+        random_state: Any = None,
+        verbose: bool = False,
+        callbacks: Sequence[Callable[[FitProgress], None]] = (),
+    ) -> None:
+        self.method = method
+        self.hidden = hidden
+        self.members = members
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.min_rows = min_rows
+        self.gamma = gamma
+        self.gamma_per_label = gamma_per_label
+        self.input_prior = input_prior
+        self.input_scale = input_scale
+        self.output_scale = output_scale
+        self.flip = flip
+        self.trunk = trunk
+        self.settings = settings
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "NCPRegressor":  # noqa: N803
+        """Learns from rows ``X`` (an array, a data frame or an Arrow table) and targets ``y``, one or several a row.
+
+        Whole numbers in ``sample_weight`` are counts: so many equal rows, as long as these are at most ten times the
+        rows. Others are relative: only their proportions matter, and ``w`` and ``2 w`` give the same model unless one
+        of them is whole. 0 leaves a row out.
+        """
+        return self._learn(X, y, sample_weight, go_on=self.warm_start and hasattr(self, "weights_"))
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "NCPRegressor":  # noqa: N803
+        """One pass over rows that have come in, from the present weights; the first call is `fit` of one pass."""
+        return self._learn(X, y, sample_weight, go_on=hasattr(self, "weights_"), epochs=1)
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:  # noqa: N803
+        """The mean, and with ``return_std`` the standard deviation, of uncertainty and noise together."""
+        prediction = self.predict_distribution(X)
+        return (prediction.mean, prediction.std) if return_std else prediction.mean
+
+    def predict_distribution(self, X: Any) -> Distribution:  # noqa: N803
+        """The whole prediction in units of the target: mean, noise, uncertainty, intervals, densities."""
+        return self._predict(self._table(X), first_row=1)
+
+    def information_gain(self, X: Any) -> np.ndarray:  # noqa: N803
+        """What a label for each row is expected to tell, in nats per output."""
+        return self.predict_distribution(X).score("information_gain")
+
+    def suggest(
+        self,
+        X_pool: Any,  # noqa: N803
+        n: int = 10,
+        *,
+        acquisition: str | Score = DEFAULT_RULE,
+        temperature: float = 0.0,
+        labelled: Any = None,
+        exclude: Any = None,
+        random_state: Any = None,
+    ) -> np.ndarray:
+        """The numbers of ``n`` rows of a pool that are worth a label most, best first.
+
+        Args:
+            X_pool: Rows without labels.
+            n: How many to pick.
+            acquisition: A rule for batches that are informative together (``kmeans_inputs``, ``kmeans_pp``, ``lcmd``,
+                ``k_center``, ``max_det``, ``bait``), or a score of rows one by one (``information_gain``,
+                ``uncertainty``, ``predictive_variance``, ``predictive_std``, ``random``): names in
+                `ncprior.tables.batches.RULES` and `ncprior.core.acquisition.SCORES`. A function is a score: it gets the
+                prediction of the standardised target, a `Predictive`, and gives one number for each row; more is
+                better.
+            temperature: Of the softmax that rows are drawn from by their score; 0 picks the highest. Not for rules.
+            labelled: Rows that have labels, which the first four rules keep away from. By default those that the
+                model was trained on, or 1,000 of them.
+            exclude: True for rows of the pool that must not be picked.
+            random_state: Seed of the draw.
+        """
+        table = self._table(X_pool)
+        excluded = np.zeros(table.num_rows, bool) if exclude is None else np.asarray(exclude, bool)
+        if excluded.shape != (table.num_rows,):
+            raise UserError(f"exclude has shape {excluded.shape}; give one value for each of {table.num_rows} rows")
+        left = table.num_rows - int(excluded.sum())
+        if not 1 <= n <= left:
+            raise UserError(f"cannot pick {n} rows: {left} rows can be picked; choose n from 1 to {left}")
+        if not temperature >= 0:
+            raise UserError(f"temperature must be at least 0, got {temperature}")
+        key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
+        if not callable(acquisition) and acquisition in RULES:
+            if temperature:
+                raise UserError(
+                    f"temperature is for scores of rows, and {acquisition} is a rule for batches; leave it out"
+                )
+            fitted = self._fitted()
+            known = fitted.known if labelled is None else fitted.encoder.transform(self._table(labelled))
+            return batch_features.pick_batch(RULES[acquisition], fitted, table, known, excluded, n, key)
+        if not callable(acquisition) and acquisition not in score_names():
+            names = ", ".join([*RULES, *score_names()])
+            raise UserError(f"unknown acquisition {acquisition!r}: choose from {names}, or give a score's function")
+        scores = self._predict(table, first_row=1).score(acquisition).astype(np.float32)
+        if np.isnan(scores).any():
+            raise UserError(f"acquisition {acquisition!r} gives scores that are no numbers; mend it")
+        draw: Draw = "without_replacement" if temperature or acquisition == "random" else "greedy"
+        rule = Acquisition(draw=draw)
+        return np.asarray(rule.pick(jnp.asarray(scores / (temperature or 1.0)), jnp.asarray(excluded), n, key=key))
+
+    def sample_functions(self, X: Any, n: int = 20, *, random_state: Any = None) -> np.ndarray:  # noqa: N803
+        """``n`` functions from the belief over the mean, at these rows: ``[n, rows]``, or with outputs at last."""
+        key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
+        functions = batch_features.sample(self._fitted(), self._table(X), n, key)
+        return functions[..., 0] if self._flat_ else functions
+
+    def save(self, path: str | Path) -> None:
+        """Writes the model as one file: JSON and weights, nothing that runs when it is loaded."""
+        check_is_fitted(self)
+        saving.save(self, Path(path))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        method: Method | None = None,
+        trunk: Callable[..., Any] | None = None,
+        input_prior: InputPrior | None = None,
+    ) -> "NCPRegressor":
+        """The model in a file; what is your own is code, which a file does not hold, and must be given again."""
+        return saving.load(cls, Path(path), {"method": method, "trunk": trunk, "input_prior": input_prior})
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.target_tags.multi_output = True
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+    def _learn(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        go_on: bool = False,
+        epochs: int | None = None,
+        check: bool = True,
+    ) -> "NCPRegressor":
+        """Learns anew or goes on; ``check`` is for a whole table, of which some rows could look like a mistake."""
+        started = time.monotonic()
+        check_arguments(self)
+        table = self._table(X, reset=not go_on)
+        if check and not go_on:
+            check_inputs(table)
+        targets, names = _targets(y)
+        if len(targets) != table.num_rows:
+            raise UserError(f"X has {table.num_rows} rows and y has {len(targets)}; give one target for each row")
+        flat = targets.ndim == 1
+        targets = targets.reshape(len(targets), -1)
+        weights, repeated = None, False
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, np.zeros(table.num_rows))
+            if (weights < 0).any():
+                raise UserError("Negative values in data passed to `sample_weight`: every weight must be at least 0")
+            if weights.max() > LARGEST:
+                raise UserError("sample_weight has values above 1e30, too large to compute with; give smaller weights")
+            above_one = bool((weights > 1).any())
+            table, targets, weights = _weighted(table, targets, weights)
+            repeated = above_one and weights is None
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if go_on and flat != getattr(self, "_flat_", flat):
+            raise UserError("y has another number of axes or outputs than before; give it in the same shape")
+        with progress_bar(self.verbose, self.callbacks) as show:
+            if go_on:
+                fitted = fitting.go_on(
+                    self, self._fitted(), table, targets, weights, seed, epochs, show, self._members_
+                )
+            else:
+                fitted = fitting.fit(self, Encoder.fit(table), table, targets, weights, seed, epochs, show, repeated)
+        self._keep(fitted)
+        if not go_on:
+            self._flat_, self.target_names_ = flat, names
+            self._members_: int = self.members
+        self.fit_seconds_ = time.monotonic() - started
+        return self
+
+    def _table(self, X: Any, *, reset: bool = False) -> pa.Table:  # noqa: N803
+        """The rows as a table, with the checks that scikit-learn users expect."""
+        check_process()
+        if not reset:
+            check_is_fitted(self)
+        if isinstance(X, dict):
+            X = as_table(X)  # noqa: N806
+        elif isinstance(X, list) and any(isinstance(value, str) for row in X if isinstance(row, list) for value in row):
+            X = np.array(X, dtype=object)  # noqa: N806  # numbers beside text stay numbers
+        if not (hasattr(X, "column_names") or hasattr(X, "columns")):
+            # allow-nan lets missing values pass and stops infinities.
+            X = check_array(X, dtype=None, ensure_all_finite="allow-nan", estimator=self)  # noqa: N806
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        table = as_table(X)
+        if not reset and isinstance(X, np.ndarray) == hasattr(self, "feature_names_in_"):
+            # Names on one side only: columns are taken in their order, of which scikit-learn has warned.
+            table = table.rename_columns([column.name for column in self.encoder_.columns])
+        return table
+
+    def _fitted(self) -> "fitting.Fitted":
+        check_is_fitted(self)
+        units = (self.target_shift_, self.target_scale_)
+        return fitting.Fitted(self._spec_, self.encoder_, self.weights_, self.calibration_, *units, *self._about())
+
+    def _about(self) -> tuple[Any, ...]:
+        return self.steps_, self.validation_, self.n_rows_, self._known_
+
+    def _keep(self, fitted: "fitting.Fitted") -> None:
+        self._spec_, self.encoder_, self.weights_, self.calibration_, *units = fitted[:6]
+        self.target_shift_, self.target_scale_ = units
+        self.steps_, self.validation_, self.n_rows_, self._known_ = fitted[6:]
+
+    def _predict(self, table: pa.Table, first_row: int) -> Distribution:
+        """Predicts a piece of a larger table; errors count rows from ``first_row``."""
+        whole = self._fitted().predict(table, first_row)
+        return Distribution(whole, self.target_shift_, self.target_scale_, self._flat_)
+
+
+def _targets(y: Any) -> tuple[np.ndarray, list[str] | None]:
+    """Targets as numbers, one or two axes, and their names if they have any."""
+    if y is None:
+        raise UserError("NCPRegressor requires y to be passed, but the target y is None")
+    names = None
+    if hasattr(y, "column_names") or hasattr(y, "columns"):
+        table = as_table(y)
+        names = list(table.column_names)
+        y = np.column_stack([numbers(*column, first_row=1)[0] for column in zip(names, table.columns, strict=True)])
+    elif getattr(y, "name", None) is not None:
+        names = [str(y.name)]
+    values = check_array(y, dtype=np.float64, ensure_2d=False, allow_nd=False, input_name="y")
+    if values.ndim not in (1, 2) or not values.size:
+        raise UserError(f"y has shape {values.shape}; give one number for each row, or one row of numbers")
+    if np.abs(values).max() > LARGEST:
+        raise UserError("y has values above 1e30, which are too large to compute with; give it in another unit")
+    return values, names
+
+
+_MOST_COPIES = 10
+"""Whole-number weights are taken as equal rows if that makes at most this many times the rows."""
+
+
+_LEAST = 1e-30
+"""Rows that count less than this, with the heaviest as 1, count nothing in single precision."""
+
+
+def _weighted(table: pa.Table, targets: np.ndarray, weights: np.ndarray) -> tuple[pa.Table, np.ndarray, Any]:
+    """Rows with weights as equal rows where these are whole numbers, else rows and weights up to 1."""
+    if (weights == np.round(weights)).all() and weights.sum() <= _MOST_COPIES * len(weights):
+        rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
+        return table.take(rows), targets[rows], None
+    relative = weights / weights.max()  # only proportions count
+    kept = np.flatnonzero(relative > _LEAST)
+    return table.take(kept), targets[kept], relative[kept]

@@ -1,0 +1,140 @@
+"""Rows that are held out to say how long to train: which ones, and what the members of an ensemble come to on them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ncprior.tables.calibration import mean_density
+
+_SCORED = 4_096
+"""Held-out rows of each kind, at most, that a member is scored on."""
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When to look at the held-out rows, and when to stop."""
+
+    gap: float = 0.2
+    """Share of the rows that a member holds out around a random place of a random column."""
+    random: float = 0.1
+    """Share of the rows that it holds out at random."""
+    gap_share: float = 0.5
+    """Share of the gap in the score; the rest is that of the rows at random."""
+    together: float = 0.0
+    """Share of the members' mixture in the score of the rows at random; the rest is that of each member alone. The
+    mixture gains from members that know the data too well, up to a point."""
+    first: int = 100
+    """Steps before the first look; the next comes after ``growth`` times as many, and so on."""
+    growth: float = 1.5
+    patience: int = 2
+    """Looks in a row without a better score that end the search, but not before ``fewest`` steps, and not while it
+    rises again: what is hard to learn can cost at first."""
+    fewest: int = 760
+    least: float = 0.003
+    """Improvement of the score, in nats, that counts as better."""
+    most: int = 10_000
+    """Steps that end it in any case."""
+
+    def looks(self) -> list[int]:
+        """Steps after which the held-out rows are scored."""
+        steps = [self.first]
+        while steps[-1] < self.most:
+            steps.append(min(self.most, round(steps[-1] * self.growth)))
+        return steps
+
+
+class Holdout(NamedTuple):
+    """Numbers of a member's rows: those that it trains on, those of its gap, and some at random."""
+
+    train: np.ndarray
+    gap: np.ndarray
+    random: np.ndarray
+
+
+def hold_out(
+    columns: np.ndarray,
+    members: int,
+    stopping: Stopping,
+    rng: np.random.Generator,
+    equal: np.ndarray | None = None,
+    neighbours: int = 1,
+) -> list[Holdout]:
+    """Held-out rows for every member: a gap, and the same rows at random as all others.
+
+    So many ``neighbours`` share a gap, the first ones, the next ones, and so on. No gap takes all rows that are left.
+
+    ``columns`` ``[rows, columns]`` are those that a gap can lie in. ``equal`` numbers the rows from 0, the same for
+    rows that are equal: these are held out together or not at all, as a copy in training would give a row away. Where
+    more than half of the rows are equal there is nothing else to learn from, and copies are rows like others.
+    """
+    count = len(columns)
+    equal = np.arange(count) if equal is None or np.bincount(equal).max() > count / 2 else equal
+    wide, some = int(stopping.gap * count), max(1, int(stopping.random * count))
+    drawn = rng.permutation(equal.max() + 1)
+    rank = np.empty_like(drawn)
+    rank[drawn] = np.arange(len(drawn))
+    order = np.argsort(rank[equal], kind="stable")
+    some = int(np.sum(rank[equal] <= rank[equal[order[some - 1]]]))
+    random, rest = order[:some], order[some:]
+    parts = []
+    gap = rest[:0]
+    for member in range(members):
+        if columns.shape[1] and member % neighbours == 0:
+            column = columns[rest, rng.integers(columns.shape[1])]
+            start = rng.integers(max(0, len(rest) - wide) + 1)
+            inside = rest[np.argsort(column, kind="stable")[start : start + wide]]
+            gap = rest[np.isin(equal[rest], equal[inside])]
+            gap = gap if len(gap) < len(rest) else rest[:0]
+        parts.append(Holdout(np.setdiff1d(rest, gap), np.sort(gap), np.sort(random)))
+    # All members train on as many rows as each other; copies can make gaps longer.
+    least = max(1, min(len(part.train) for part in parts))
+    return [
+        part if len(part.train) == least else part._replace(train=np.sort(rng.choice(part.train, least, replace=False)))
+        for part in parts
+    ]
+
+
+def held_numbers(held: Sequence[Holdout] | None, members: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers ``[members, 2, n]`` that members are scored on, filled up with zeros, and how many there are.
+
+    Room for half of the rows, which no kind of held-out rows exceeds, so that the shape depends on their number alone.
+    """
+    size = min(_SCORED, rows // 2)
+    if held is None:
+        return np.zeros((members, 2, size), np.int32), np.zeros((members, 2), np.int32)
+    parts = [[part[:: max(1, -(-len(part) // size))] for part in (one.gap, one.random)] for one in held]
+    numbers = np.array([[np.pad(part, (0, size - len(part))) for part in pair] for pair in parts], np.int32)
+    return numbers, np.array([[len(part) for part in pair] for pair in parts], np.int32)
+
+
+class Look(NamedTuple):
+    """What the members came to on their held-out rows: mean log densities by the rows' weights, for each."""
+
+    step: int
+    gap: np.ndarray
+    random: np.ndarray
+    mixture: float = math.nan  # of all members, on the rows at random
+
+    @classmethod
+    def at(cls, step: int, density: np.ndarray, counts: np.ndarray) -> "Look":
+        """From log densities ``[members, 2, n, outputs]`` and what each row counts ``[members, 2, n]``, 0 for none."""
+        in_use = counts > 0
+        with np.errstate(invalid="ignore"):  # a kind may have no rows
+            gap, random = (np.where(in_use, counts * density.sum(3), 0.0).sum(2) / counts.sum(2)).T
+            shared = counts[0, 1, in_use[0, 1], None]
+            mixture = (shared * mean_density(density[:, 1, in_use[0, 1]])).sum() / shared.sum()
+        return cls(step, gap, random, float(mixture))
+
+    def score(self, gap: float, together: float = 0.0) -> float:
+        """The mean over the members, the gap's with this share; of one kind where the other has no rows.
+
+        ``together`` is the share of the mixture in what rows at random count.
+        """
+        random = (1 - together) * self.random.mean() + (together * self.mixture if together else 0.0)
+        kinds = [(gap, self.gap.mean()), (1 - gap, random)]
+        finite = [(share, value) for share, value in kinds if np.isfinite(value)]
+        used = [pair for pair in finite if pair[0]] or [(1.0, value) for _, value in finite]
+        return sum(share * value for share, value in used) / sum(share for share, _ in used) if used else -np.inf

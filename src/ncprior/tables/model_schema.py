@@ -1,0 +1,194 @@
+"""What a model file must say: every field of its notes, and the arrays that agree with them."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypedDict
+
+import jax
+import numpy as np
+
+from ncprior.core.methods import TITLES
+from ncprior.core.settings import Settings
+from ncprior.data.encoding import Encoder
+from ncprior.data.labelled import LARGEST
+from ncprior.errors import UserError
+from ncprior.schema import AnyFloat, Range, conform
+from ncprior.tables.programs import Spec
+
+Count = Annotated[int, Range(0, 2**31 - 1)]
+Switch = bool | int
+Score = AnyFloat | list[AnyFloat]
+Shapes = dict[str, jax.ShapeDtypeStruct]
+
+
+class Versions(TypedDict):
+    """Of what the model was trained with."""
+
+    ncprior: str
+    jax: str
+    equinox: str
+    numpy: str
+
+
+class Validation(TypedDict):
+    """`NCPRegressor.validation_`: scores for each output, or of one as numbers."""
+
+    rmse: Score
+    nlpd: Score
+    coverage: Score
+    rows: Count
+
+
+@dataclass(frozen=True)
+class Notes:
+    """The JSON of a model file."""
+
+    format: int
+    versions: Versions
+    arguments: dict[str, Any]
+    settings: Settings
+    method: str | None
+    own: list[Literal["method", "trunk", "input_prior"]]
+    encoder: Encoder
+    outputs: Annotated[int, Range(1, 100_000)]
+    bins: Annotated[int, Range(0, 1024)]
+    flat: bool
+    steps: tuple[Count, ...]
+    members: Count  # asked for at first; those that failed have no steps
+    rows: Count
+    validation: Validation | None
+    fit_seconds: Annotated[float, Range(0, 1e12)]
+    target_names: list[str] | None
+    feature_names: list[str] | None
+    features: Count
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.encoder.columns]
+        own = set(self.own)
+        _require(len(own) == len(self.own), "own names something twice")
+        _require((self.method is None) == ("method" in own), "the method is neither a known one nor its user's own")
+        _require(self.method in (None, "deep+ncp", *TITLES), f"there is no method {self.method!r:.80}")
+        _require(not self.bins or not own & {"method", "trunk"}, "networks of their user's own have no bins")
+        _require(self.outputs == 1 or not self.flat, "several outputs are not flat")
+        _require(self.features == len(names), "features are not as many as the encoder's columns")
+        _require(self.feature_names in (None, names), "feature_names are not the encoder's")
+        _require(self.target_names is None or len(self.target_names) == self.outputs, "target_names are not one each")
+        _require(0 < len(self.steps) <= self.members, "there are no members, or more than were asked for")
+        for score in ("rmse", "nlpd", "coverage") if self.validation else ():
+            values = self.validation[score]  # type: ignore[index]
+            count = len(values) if isinstance(values, list) else 1
+            _require(count == self.outputs, f"validation.{score} is not one for each output")
+
+
+_ARGUMENTS: dict[str, Any] = {
+    "method": str,
+    "hidden": tuple[int, ...],
+    "members": int,
+    "learning_rate": float,
+    "batch_size": int | None,
+    "epochs": int | None,
+    "early_stopping": Switch,
+    "validation_fraction": float,
+    "min_rows": int,
+    "gamma": float,
+    "gamma_per_label": Switch,
+    "input_prior": str | None,
+    "input_scale": float | dict[str, float],
+    "output_scale": float,
+    "flip": float,
+    "trunk": None.__class__,
+    "settings": dict[str, Any] | None,
+    "warm_start": Switch,
+    "random_state": int | list[int] | None,
+    "verbose": Switch,
+    "callbacks": tuple[Any, ...],
+}
+_MAY_BE_CODE = {"method", "input_prior", "trunk", "random_state", "callbacks"}
+"""Arguments of an estimator; a subclass may have more. Those that may be code may be absent."""
+
+
+def read_arguments(arguments: dict[str, Any], known: list[str]) -> dict[str, Any]:
+    """The arguments of an estimator that has these ``known`` ones."""
+    if unknown := [name for name in arguments if name not in known]:
+        raise UserError(f"arguments has {unknown[0]!r:.80}, which is none")
+    if absent := [name for name in _ARGUMENTS if name in known and name not in arguments and name not in _MAY_BE_CODE]:
+        raise UserError(f"arguments lacks {absent[0]}")
+    found = {name: conform(value, _ARGUMENTS.get(name, Any), f"arguments.{name}") for name, value in arguments.items()}
+    if found.get("settings"):  # lists are tuples in `Settings`
+        found["settings"] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in found["settings"].items()
+        }
+    return found
+
+
+def check_shapes(notes: Notes, spec: Spec, shapes: Shapes) -> None:
+    """Raise if the arrays, but for the weights, are not those that go with the notes."""
+    members = len(notes.steps)
+    rows = shapes["known"].shape[:1] if "known" in shapes else ()
+    wanted = {
+        "calibration": jax.ShapeDtypeStruct((members, 3), np.float32),
+        "shift": jax.ShapeDtypeStruct((spec.outputs,), np.float64),
+        "scale": jax.ShapeDtypeStruct((spec.outputs,), np.float64),
+        "known": jax.ShapeDtypeStruct((*rows, spec.width), np.float32),
+    }
+    _same(wanted, {name: shape for name, shape in shapes.items() if not name.startswith("weights")})
+    if not {"method", "trunk"} & set(notes.own):
+        _check_layers(spec.settings.hidden, members, shapes)
+
+
+def check_weights(wanted: Shapes, members: int, shapes: Shapes) -> None:
+    """Raise if the weights are not those of so many networks, of which one has the ``wanted`` ones."""
+    many = {name: jax.ShapeDtypeStruct((members, *one.shape), one.dtype) for name, one in wanted.items()}
+    _same(many, {name: shape for name, shape in shapes.items() if name.startswith("weights")})
+
+
+def check_values(arrays: dict[str, np.ndarray]) -> None:
+    """Raise if numbers in the arrays have no meaning."""
+    for name, array in arrays.items():
+        _require(np.isfinite(array).all(), f"{name} has values that are not finite")
+        if name.endswith(".sight.width"):
+            _require((array > 0).all(), f"{name} is not above 0")
+    *factors, shares = arrays["calibration"].T
+    _require(all(((part >= 1e-3) & (part <= 1e3)).all() for part in factors), "calibration is not from 0.001 to 1000")
+    _require((shares >= 0).all() and abs(shares.sum() - 1) < 1e-3, "shares of members do not sum to 1")
+    _require((np.abs(arrays["shift"]) <= 2 * LARGEST).all(), f"shift is above {LARGEST:g}")
+    scale = arrays["scale"]
+    _require(
+        ((scale >= 0.5 / LARGEST) & (scale <= 2 * LARGEST)).all(), f"scale is not from {1 / LARGEST:g} to {LARGEST:g}"
+    )
+
+
+_LAYER = re.compile(r"\.layers\[(\d{1,4})\]\.(kernel|bias)$")
+
+
+def _check_layers(hidden: tuple[int, ...], members: int, shapes: Shapes) -> None:
+    """Raise if the layers in the file are not those of the settings: quick, before a network is even outlined."""
+    found = set()
+    for name, array in shapes.items():
+        if match := _LAYER.search(name):
+            layer = int(match[1])
+            found.add(layer)
+            expected, there = [members, *hidden[max(0, layer - 1) : layer + 1]], list(array.shape)
+            if match[2] == "bias":
+                del expected[1:-1]
+            elif not layer:
+                del there[1:2]  # the inputs, which are not in the settings
+            fits = layer < len(hidden) and there == expected
+            _require(fits, f"{name} has shape {array.shape}, which is not that of settings.hidden")
+    _require(found == set(range(len(hidden))), f"settings.hidden has {len(hidden)} layers, and the file {len(found)}")
+
+
+def _same(wanted: Shapes, found: Shapes) -> None:
+    if lost := sorted(set(wanted) - set(found)):
+        raise UserError(f"there is no {lost[0]}")
+    if odd := sorted(set(found) - set(wanted)):
+        raise UserError(f"{odd[0]!r:.80} is unknown")
+    for name, one in wanted.items():
+        if (one.shape, one.dtype) != (found[name].shape, found[name].dtype):
+            there = f"shape {found[name].shape} and type {found[name].dtype}"
+            raise UserError(f"{name} has {there} in place of {one.shape} and {one.dtype}")
+
+
+def _require(holds: Any, otherwise: str) -> None:
+    if not holds:
+        raise UserError(otherwise)

@@ -1,0 +1,230 @@
+"""The programs behind an estimator, compiled once for all tables of the same shape."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ncprior.core.blocks import predict_in_blocks
+from ncprior.core.deep import deep_ncp
+from ncprior.core.input_priors import InputPrior
+from ncprior.core.methods import Method, methods
+from ncprior.core.networks import MLP
+from ncprior.core.optimizers import adam, averaged, warmed_up
+from ncprior.core.prediction import MixturePrediction, heavy_tailed, mix
+from ncprior.core.settings import Settings
+from ncprior.core.training import Trainer, combine
+from ncprior.data.encoding import Group
+from ncprior.errors import UserError
+from ncprior.processes import check_process
+from ncprior.tables.custom_parts import check_input_prior, check_method, check_trunk
+from ncprior.tables.ensemble import Ensemble, in_threads
+from ncprior.tables.input_features import Stepped, stepped
+
+_WARM_UP = 50
+"""Steps in which the learning rate rises."""
+
+_ROWS = 64
+"""Rows that are predicted together; always as many, so that a row's rounding does not depend on the others."""
+
+CHUNKS = (64, 1024, 16384)
+"""Numbers of rows that programs are compiled for; others are filled up."""
+
+
+# Programs on predictions, compiled once for each size of chunk. Errors of regression have heavier tails than the
+# members' normals.
+MEAN, NOISE, UNCERTAINTY, STD = (
+    jax.jit(lambda whole, name=name: getattr(whole, name)) for name in ("mean", "noise", "uncertainty", "std")
+)
+QUANTILE = jax.jit(lambda whole, probability: heavy_tailed(whole).quantile(probability))
+LOG_PROB = jax.jit(lambda whole, y: heavy_tailed(whole).log_prob(y))
+CDF = jax.jit(lambda whole, y: heavy_tailed(whole).cdf(y))
+
+
+class Spec(NamedTuple):
+    """What the programs of an estimator depend on."""
+
+    settings: Settings
+    method: str | Method
+    trunk: Callable[..., Any] | None
+    input_prior: InputPrior | None  # a function of the user's
+    groups: tuple[Group, ...]
+    width: int  # columns of the encoded rows
+    outputs: int
+    bins: int  # quantiles of every number that some members see; 0 for none
+
+
+class Engine:
+    """Training and prediction of an ensemble."""
+
+    def __init__(self, spec: Spec) -> None:
+        s = spec.settings
+        check_own_parts(spec)
+        self.spec, self.method = spec, make_method(spec)
+        optimizer = averaged(warmed_up(adam(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat), _WARM_UP))
+        self.ensemble = Ensemble(Trainer(self.method, optimizer, s.batch_size, s.remainder), spec.width, spec.outputs)
+        self.predict = jax.jit(self._predict)
+        self.sample = jax.jit(self._sample)
+        self.features = jax.jit(self._features)
+        self.sketches = jax.jit(self._sketches, static_argnames="size")
+
+    @staticmethod
+    def of(spec: Spec) -> "Engine":
+        """The engine of a specification, the same one for the same specification."""
+        check_process()
+        return _engine(_Key(spec))
+
+    def _predict(self, weights: Any, calibration: Array, inputs: Array) -> MixturePrediction:
+        """The mixture of the members' predictions of the standardised target."""
+
+        def one(member: Any, factors: Array) -> Any:
+            network = combine(member, self.ensemble.static)
+            prediction = predict_in_blocks(partial(self.method, network), inputs, block=_ROWS)
+            return prediction.inflate(factors[0], factors[1])
+
+        return mix(jax.lax.map(lambda pair: one(*pair), (weights, calibration)), calibration[:, 2])
+
+    def _sample(self, member: Any, inputs: Array, key: Array) -> tuple[Array, Array]:
+        """One function from a member's belief at rows ``[rows, outputs]``, and the member's mean."""
+        network: Any = combine(member, self.ensemble.static)
+        features = jax.vmap(network.trunk)(inputs)
+        head = network.heads["mean"]
+        layer = head.sample(key=key) if hasattr(head, "sample") else head
+        return jax.vmap(layer)(features).mean, jax.vmap(head)(features).mean
+
+    def _features(self, weights: Any, calibration: Array, inputs: Array) -> Array:
+        """Features ``[rows, n]`` whose products are the covariances of the mean in standardised units.
+
+        The deviations that every member's belief allows, and those of the members from their mean; with several outputs
+        the average covariance of one.
+        """
+
+        def one(member: Any) -> tuple[Array, Array]:
+            network: Any = combine(member, self.ensemble.static)
+            head, features = network.heads["mean"], jax.vmap(network.trunk)(inputs)
+            if not hasattr(head, "deviations"):
+                raise UserError(
+                    f"the head 'mean' of {self.method.name} ({type(head).__name__}) has no `deviations`, of which "
+                    "max_det and bait make covariances: add it as in docs/own_network.md, or choose another acquisition"
+                )
+            return jax.vmap(head.deviations)(features), jax.vmap(head)(features).mean
+
+        deviations, means = jax.lax.map(one, weights)
+        scales, shares = (calibration[:, i].reshape(-1, 1, 1, 1) for i in (1, 2))
+        apart = (means - jnp.sum(shares[..., 0] * means, axis=0))[:, :, None]
+        parts = (jnp.sqrt(shares / self.spec.outputs) * part for part in (scales * deviations, apart))
+        return jnp.concatenate([jnp.moveaxis(part, 0, 1).reshape(len(inputs), -1) for part in parts], axis=1)
+
+    def _sketches(self, weights: Any, calibration: Array, inputs: Array, key: Array, size: int) -> Array:
+        """Sketches ``[rows, size]`` of how the networks see rows, for rules that go by distances.
+
+        Their products are ``(1 + a . a') (1 + d . d')``, summed over layers, and over members by their shares: ``a`` is
+        what a layer gets, and ``d`` the gradient of the mean by what it gives. So they hold the gradients by all
+        weights, whose outer products are sketched by products of projections (as in Holzmueller et al., 2023), and also
+        what the layers get, the inputs among it: rows that look different are apart even where the mean is flat. A
+        trunk of the user's own counts with its features alone.
+        """
+
+        def one(member: Any, key: Array) -> Array:
+            network: Any = combine(member, self.ensemble.static)
+            trunk, seen = network.trunk, inputs
+            if isinstance(network.trunk, Stepped):
+                trunk, seen = network.trunk.trunk, jax.vmap(network.trunk.see)(inputs)
+            if not isinstance(trunk, MLP):
+                return project(jax.vmap(trunk)(seen), key)
+
+            def mean(biases: list[Array], row: Array) -> Array:
+                whole = eqx.tree_at(lambda mlp: [layer.bias for layer in mlp.layers], trunk, biases)
+                return jnp.sum(network.heads["mean"](whole(row)).mean)
+
+            effects = jax.vmap(jax.grad(mean), (None, 0))([layer.bias for layer in trunk.layers], seen)
+            *layers, last = jax.vmap(trunk.activations)(seen)
+            keys = jax.random.split(key, 2 * len(layers) + 1)
+            parts = [
+                size**0.5 * project(layer, keys[2 * i]) * project(effect, keys[2 * i + 1])
+                for i, (layer, effect) in enumerate(zip(layers, effects, strict=True))
+            ]
+            return sum(parts, project(last, keys[-1]))
+
+        def project(rows: Array, key: Array) -> Array:
+            with_one = jnp.concatenate([rows, jnp.ones((len(rows), 1))], axis=1)
+            return with_one @ (jax.random.normal(key, (with_one.shape[1], size)) / size**0.5)
+
+        keys = jax.random.split(key, len(calibration))
+        parts = jax.lax.map(lambda pair: one(*pair), (weights, keys))
+        return jnp.tensordot(jnp.sqrt(calibration[:, 2]), parts, axes=1)
+
+
+class _Key:
+    """A specification as a key: a user's method or trunk is known by its identity."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        own = [part if isinstance(part, str | None) else id(part) for part in spec[1:4]]
+        self.key = (spec.settings, *own, *spec[4:])
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self.key == other.key
+
+
+# Compiled programs hold pieces of memory of which Linux gives a process 65,530: here about 1,000 for each engine.
+@lru_cache(maxsize=16)
+def _engine(key: _Key) -> Engine:
+    return Engine(key.spec)
+
+
+def check_own_parts(spec: Spec) -> None:
+    """Raise if what the user gave for a part is not like one."""
+    if spec.trunk is not None:
+        check_trunk(spec.trunk, spec.width)
+    if spec.input_prior is not None:
+        check_input_prior(spec.input_prior, spec.width)
+    if isinstance(spec.method, Method):
+        check_method(spec.method, spec.width, spec.outputs)
+
+
+def make_method(spec: Spec) -> Method:
+    """The method with the table's trunk and, if the user gave one, an input prior of their own."""
+    if isinstance(spec.method, Method):
+        method = spec.method
+    elif spec.method == "deep+ncp":
+        method = deep_ncp(spec.settings, spec.trunk)
+    else:
+        method = methods(spec.settings, spec.trunk)[spec.method]
+    if spec.input_prior is not None and method.input_prior is not None:
+        method = dataclasses.replace(method, input_prior=spec.input_prior)
+    if not spec.bins:
+        return method
+    columns = tuple(group.columns[0] for group in spec.groups if group.kind == "number")
+    return stepped(method, columns, spec.bins)
+
+
+def chunked(function: Callable[..., Any], *arrays: Any) -> Any:
+    """``function(*arrays)`` for arrays or trees of them with a leading axis of rows, in chunks of a few sizes.
+
+    Only these sizes are compiled, whatever the number of rows; the results are NumPy arrays.
+    """
+    check_process()
+    rows = len(jax.tree.leaves(arrays)[0])
+    size = next((chunk for chunk in CHUNKS if rows <= chunk), CHUNKS[-1])
+
+    def run(start: int) -> Any:
+        def part(leaf: Any) -> np.ndarray:
+            piece = np.asarray(leaf[start : start + size])
+            missing = [(0, size - len(piece)), *[(0, 0)] * (piece.ndim - 1)]
+            return np.pad(piece, missing, mode="edge" if len(piece) else "constant")
+
+        return jax.tree.map(np.asarray, function(*jax.tree.map(part, arrays)))
+
+    starts = range(0, max(rows, 1), size)
+    parts = [run(0), *in_threads(run, starts[1:])]  # the first alone, as it may have to be compiled
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *parts)
