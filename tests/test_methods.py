@@ -212,7 +212,7 @@ def test_input_prior_is_the_one_asked_for(kind):
 @pytest.mark.parametrize("name", ["det+ncp", "bbb+ncp", "odc+ncp"])
 def test_without_input_noise_the_noised_rows_are_the_clean_ones(kind, name):
     settings = dataclasses.replace(SMALL["paper"], input_noise=kind, input_noise_std=0.0)
-    view = View.look(network_of("paper", name), batch(), methods(settings)[name].input_prior, key=KEY)
+    view = View.of(network_of("paper", name), batch(), methods(settings)[name].input_prior, key=KEY)
     for clean, noised in zip(jax.tree.leaves(view.clean), jax.tree.leaves(view.noised), strict=True):
         np.testing.assert_array_equal(clean, noised)
 

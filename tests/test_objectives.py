@@ -222,7 +222,7 @@ def gradients():
 
         def terms(flat):
             network = eqx.combine(unravel(flat), static)
-            looking = View.look(network, rows, noised, key=KEY)
+            looking = View.of(network, rows, noised, key=KEY)
             values = total({name: Weighted(1.0, term) for name, term in TERMS.items()}, looking)[1]
             return jnp.stack([values[name] for name in TERMS])
 
@@ -260,7 +260,7 @@ def test_term_teaches_what_it_is_about(gradients, name):
 
 
 def test_exact_expectation_is_the_mean_of_sampled_ones():
-    looking = View.look(tiny_network(), tiny_batch(), None, key=KEY)
+    looking = View.of(tiny_network(), tiny_batch(), None, key=KEY)
     draws = 20_000
     keys = jax.random.split(KEY, draws)
     sampled = jax.jit(jax.vmap(lambda key: NLL("sampled")(looking._replace(key=key))))(keys)
@@ -273,7 +273,7 @@ def test_exact_expectation_is_the_mean_of_sampled_ones():
 def test_expectations_of_a_point_estimate_agree():
     network = tiny_network()
     point = Network(network.trunk, {**network.heads, "mean": PointMean(network.heads["noise"].linear)})
-    looking = View.look(point, tiny_batch(), None, key=KEY)
+    looking = View.of(point, tiny_batch(), None, key=KEY)
     np.testing.assert_allclose(NLL("sampled")(looking), NLL("exact")(looking), rtol=1e-6)
 
 
@@ -281,7 +281,7 @@ def test_one_layer_is_sampled_for_all_rows():
     # Two rows that are the same, with the same target, must have the same loss.
     rows = tiny_batch()
     same = rows._replace(inputs=rows.inputs[jnp.array([0, 0, 1])], targets=rows.targets[jnp.array([0, 0, 1])])
-    found = NLL("sampled")(View.look(tiny_network(), same, None, key=KEY))
+    found = NLL("sampled")(View.of(tiny_network(), same, None, key=KEY))
     assert float(found[0]) == pytest.approx(float(found[1]), rel=1e-5)
     assert float(found[0]) != pytest.approx(float(found[2]), rel=1e-2)
 
@@ -295,14 +295,14 @@ def assert_says(found, inputs):
 
 def test_view_holds_what_the_network_says_at_clean_and_noised_rows():
     rows = tiny_batch()
-    looking = View.look(tiny_network(), rows, noised, key=KEY)
+    looking = View.of(tiny_network(), rows, noised, key=KEY)
     assert_says(looking.clean, rows.inputs)
     assert_says(looking.noised, noised(rows.inputs, key=KEY))
     np.testing.assert_allclose(looking.features, jax.vmap(tiny_network().trunk)(rows.inputs), rtol=1e-5, atol=1e-6)
 
 
 def test_without_input_prior_there_is_nothing_noised():
-    looking = View.look(tiny_network(), tiny_batch(), None, key=KEY)
+    looking = View.of(tiny_network(), tiny_batch(), None, key=KEY)
     assert looking.noised == {}
     assert_says(looking.clean, tiny_batch().inputs)
 
@@ -311,15 +311,13 @@ def test_without_input_prior_there_is_nothing_noised():
     "prior", [Gaussian(0.0), Uniform(0.0), PerColumn([])], ids=["gaussian", "uniform", "no columns"]
 )
 def test_without_noise_the_noised_rows_are_the_clean_ones(prior):
-    looking = View.look(tiny_network(), tiny_batch(), prior, key=KEY)
+    looking = View.of(tiny_network(), tiny_batch(), prior, key=KEY)
     for clean, noised in zip(jax.tree.leaves(looking.clean), jax.tree.leaves(looking.noised), strict=True):
         np.testing.assert_array_equal(clean, noised)
 
 
 def test_noise_and_layer_are_drawn_with_keys_of_their_own():
-    first, second = (
-        View.look(tiny_network(), tiny_batch(), Gaussian(0.5), key=key) for key in (KEY, jax.random.key(1))
-    )
+    first, second = (View.of(tiny_network(), tiny_batch(), Gaussian(0.5), key=key) for key in (KEY, jax.random.key(1)))
     assert not np.allclose(first.noised["noise"], second.noised["noise"])
     assert not np.array_equal(jax.random.key_data(first.key), jax.random.key_data(second.key))
     assert not np.array_equal(jax.random.key_data(first.key), jax.random.key_data(KEY))
@@ -332,7 +330,7 @@ def test_linear_head_of_a_user_can_be_judged_by_a_term_of_a_user():
     def term(looking):
         return looking.clean["score"][:, 0] ** 2
 
-    loss, _ = total({"mine": Weighted(1.0, term)}, View.look(network, tiny_batch(), None, key=KEY))
+    loss, _ = total({"mine": Weighted(1.0, term)}, View.of(network, tiny_batch(), None, key=KEY))
     sums = np.asarray(tiny_batch().inputs.sum(-1))
     np.testing.assert_allclose(loss, (sums[0] ** 2 + 0.5 * sums[1] ** 2) / 2, rtol=1e-5)
 
@@ -349,7 +347,7 @@ def test_fewer_noised_rows_are_copies_of_the_first_clean_ones(term):
     keys = jax.random.split(KEY, 3)
     heads = {"mean": BayesianMean.init(5, 1, key=keys[1]), "noise": Noise.init(5, 1, key=keys[2])}
     network = Network(MLP.init(2, (5,), key=keys[0]), heads)
-    of_all, of_some = (View.look(network, rows, prior, key=KEY) for prior in (copied, Some(copied, 0.5)))
+    of_all, of_some = (View.of(network, rows, prior, key=KEY) for prior in (copied, Some(copied, 0.5)))
     np.testing.assert_allclose(term(of_some), term(of_all)[:4], rtol=1e-5)
     _, terms = total({"term": Weighted(1.0, term), "nll": Weighted(1.0, NLL())}, of_some)
     np.testing.assert_allclose(terms["term"], np.mean(rows.weights[:4] * term(of_all)[:4]), rtol=1e-5)

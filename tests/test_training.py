@@ -171,7 +171,7 @@ def test_a_loss_that_is_not_finite_stops_only_its_seed():
     failed = np.asarray(done.failed)[:3]
     np.testing.assert_array_equal(failed, [-1, 0, -1])
     assert all(np.isfinite(np.asarray(leaf)[[0, 2]]).all() for leaf in jax.tree.leaves(done.params))
-    assert explain_failure(method, 0, int(done.culprits[1])) == "the loss was not finite in epoch 0 (term nll)"
+    assert explain_failure(method, 0, int(done.nonfinite_terms[1])) == "the loss was not finite in epoch 0 (term nll)"
 
 
 def test_any_function_can_be_a_trunk():

@@ -88,7 +88,7 @@ class Method:
 
     def loss(self, network: Network, batch: Batch, *, key: Array) -> tuple[Array, dict[str, Array]]:
         """The loss of a mini batch, and the value of every term by name."""
-        return total(self.objective, View.look(network, batch, self.input_prior, key=key))
+        return total(self.objective, View.of(network, batch, self.input_prior, key=key))
 
     def __call__(self, network: Network, inputs: Array) -> Predictive:
         """The prediction for rows ``[rows, inputs]``."""

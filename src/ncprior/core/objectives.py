@@ -46,7 +46,7 @@ class View(NamedTuple):
     noised_inputs: Array | None = None  # x~ itself
 
     @classmethod
-    def look(cls, network: Network, batch: Batch, input_prior: InputPrior | None, *, key: Array) -> "View":
+    def of(cls, network: Network, batch: Batch, input_prior: InputPrior | None, *, key: Array) -> "View":
         """Passes the clean and the noised rows through the network, in one pass of twice the rows."""
         key_prior, key_terms = jax.random.split(key)
         rows, noised_inputs = batch.inputs, None

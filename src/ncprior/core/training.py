@@ -61,7 +61,7 @@ class Learner(NamedTuple):
     visible: Array  # numbers of the visible rows, of which only the first `Clock.labels` mean anything
     terms: dict[str, Array]  # mean of every loss term over the last stretch
     failed: Array  # epoch in which the loss was first not finite, or -1
-    culprits: Array  # bits of the loss terms that were not finite then
+    nonfinite_terms: Array  # bits of the loss terms that were not finite then
     input_prior: Any = None  # takes the place of the method's own, so that runs in one batch can differ in it
 
 
@@ -160,7 +160,7 @@ class Trainer(NamedTuple):
             return method.loss(combine(params, static), batch, key=key)
 
         def step(epoch: Array, order: Array, key: Array, i: Array, state: tuple) -> tuple:
-            params, optimizer, sums, failed, culprits = state
+            params, optimizer, sums, failed, nonfinite_terms = state
             begin = i * size
             if self.remainder == "filled":  # with the last rows of the batch before
                 begin = jnp.minimum(begin, jnp.maximum(labels - size, 0))
@@ -177,8 +177,8 @@ class Trainer(NamedTuple):
             broken = ~jnp.isfinite(values)
             first = jnp.any(broken) & (failed < 0)
             bits = jnp.sum(jnp.where(broken, 2 ** jnp.arange(len(names)), 0))
-            failed, culprits = jnp.where(first, epoch, failed), jnp.where(first, bits, culprits)
-            return params, optimizer, sums + values, failed, culprits
+            failed, nonfinite_terms = jnp.where(first, epoch, failed), jnp.where(first, bits, nonfinite_terms)
+            return params, optimizer, sums + values, failed, nonfinite_terms
 
         def one_epoch(i: Array, state: tuple) -> tuple:
             epoch = jnp.asarray(i, jnp.int32)
@@ -191,9 +191,9 @@ class Trainer(NamedTuple):
             begin, end = jnp.maximum(first - epoch * steps, 0), jnp.minimum(last - epoch * steps, steps)
             return jax.lax.fori_loop(begin, end, partial(step, epoch, order, key_steps), state)
 
-        state = (learner.params, learner.optimizer, jnp.zeros(len(names)), learner.failed, learner.culprits)
+        state = (learner.params, learner.optimizer, jnp.zeros(len(names)), learner.failed, learner.nonfinite_terms)
         whole = jnp.maximum(steps, 1)
-        params, optimizer, sums, failed, culprits = jax.lax.fori_loop(
+        params, optimizer, sums, failed, nonfinite_terms = jax.lax.fori_loop(
             first // whole, -(-last // whole), one_epoch, state
         )
         # A seed whose loss is not finite stays what it was before.
@@ -204,7 +204,9 @@ class Trainer(NamedTuple):
         )
         means = sums / jnp.maximum(last - first, 1)
         terms = {name: means[i] for i, name in enumerate(names)}
-        return learner._replace(params=params, optimizer=optimizer, terms=terms, failed=failed, culprits=culprits)
+        return learner._replace(
+            params=params, optimizer=optimizer, terms=terms, failed=failed, nonfinite_terms=nonfinite_terms
+        )
 
 
 def effective_number(weights: Any, copies: Any = None) -> Any:
@@ -221,9 +223,9 @@ def combine(params: Any, static: Any) -> Network:
     return eqx.combine(params, static)
 
 
-def explain_failure(method: Method, failed: int, culprits: int) -> str:
+def explain_failure(method: Method, failed: int, nonfinite_terms: int) -> str:
     """One line on why a seed stopped."""
-    names = [name for i, name in enumerate(method.objective) if culprits >> i & 1]
+    names = [name for i, name in enumerate(method.objective) if nonfinite_terms >> i & 1]
     return f"the loss was not finite in epoch {failed} (term {', '.join(names)})"
 
 

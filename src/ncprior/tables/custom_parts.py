@@ -81,7 +81,7 @@ def check_method(method: Method, inputs: int, outputs: int) -> None:
         network = network_of(key)
         view = _run(
             f"{name}: its network must take rows of {inputs} inputs",
-            lambda: View.look(network, batch, method.input_prior, key=key),
+            lambda: View.of(network, batch, method.input_prior, key=key),
         )
         return {
             term: _run(f"{name}: term {term!r} must be a function of a View", lambda: weighted.term(view))  # noqa: B023

@@ -241,11 +241,12 @@ def _trained(
             done += (last - first) * len(some)
             show(FitProgress("training", int(done), total, None))
         whole = ensemble.gather(members)
-        failed, culprits = (
-            np.concatenate([np.asarray(getattr(group, name)) for group in members]) for name in ("failed", "culprits")
+        failed, nonfinite_terms = (
+            np.concatenate([np.asarray(getattr(group, name)) for group in members])
+            for name in ("failed", "nonfinite_terms")
         )
         for place, i in enumerate(some):
-            trained[i], failures[i] = _take(whole, place), (int(failed[place]), int(culprits[place]))
+            trained[i], failures[i] = _take(whole, place), (int(failed[place]), int(nonfinite_terms[place]))
     kept = np.array([i for i, (failed, _) in enumerate(failures) if failed < 0], int)
     if not len(kept):
         why = explain_failure(ensemble.trainer.method, *failures[0])

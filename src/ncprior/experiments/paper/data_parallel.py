@@ -94,7 +94,7 @@ class State(NamedTuple):
     optimizer: AdamState
     sums: Array  # of every loss term over the steps of this epoch
     failed: Array  # step of the run in which the loss was first not finite, or -1
-    culprits: Array  # bits of the loss terms that were not finite then
+    nonfinite_terms: Array  # bits of the loss terms that were not finite then
 
 
 class Regression:
@@ -123,7 +123,7 @@ class Regression:
         self._specs: Any = State(
             params=jax.tree.map(lambda _: _SAME, self._begin),
             optimizer=AdamState(_SAME, moments, moments),  # type: ignore[arg-type]
-            **dict.fromkeys(("sums", "failed", "culprits"), _SAME),  # type: ignore[arg-type]
+            **dict.fromkeys(("sums", "failed", "nonfinite_terms"), _SAME),  # type: ignore[arg-type]
         )
         shared = (_SAME,) * 5
         self._run = jax.jit(
@@ -189,7 +189,7 @@ class Regression:
         failed = int(state.failed)
         if failed < 0:
             return None
-        return explain_failure(self.method, failed // self.steps + 1, int(state.culprits))
+        return explain_failure(self.method, failed // self.steps + 1, int(state.nonfinite_terms))
 
     def learning_rate(self, step: int | Array) -> Array:
         """The learning rate of this step of the run."""
@@ -241,7 +241,7 @@ class Regression:
             prior = method.input_prior
             # Noise is drawn for the whole mini batch, so that it does not depend on the number of devices.
             noised = None if prior is None else lambda _, *, key: mine(prior(inputs, key=key))
-            view = View.look(combine(params, self.static), batch, noised, key=jax.random.fold_in(key, i))
+            view = View.of(combine(params, self.static), batch, noised, key=jax.random.fold_in(key, i))
             value, terms = total(method.objective, view)
             share = weight / jnp.sum(in_use)
             return share * value, share * jnp.stack([terms[name] for name in names])
@@ -255,7 +255,7 @@ class Regression:
             return jax.lax.psum(grad, _AXIS)
 
         def step(i: Array, state: State) -> State:
-            params, optimizer, sums, failed, culprits = state
+            params, optimizer, sums, failed, nonfinite_terms = state
             grads, terms = jax.grad(loss, has_aux=True)(params, i)
             split = [self._is_split(leaf) for leaf in jax.tree.leaves(params)]
             grads, terms = jax.tree.map(add_up, grads), add_up(terms)
@@ -272,9 +272,9 @@ class Regression:
             at_first = jnp.any(broken) & (failed < 0)
             bits = jnp.sum(jnp.where(broken, 2 ** jnp.arange(len(names)), 0)).astype(jnp.int32)
             failed = jnp.where(at_first, optimizer.steps, failed)
-            culprits = jnp.where(at_first, bits, culprits)
+            nonfinite_terms = jnp.where(at_first, bits, nonfinite_terms)
             assert isinstance(new, AdamState)
-            return State(jax.tree.map(apply, params, updates), new, sums + terms, failed, culprits)
+            return State(jax.tree.map(apply, params, updates), new, sums + terms, failed, nonfinite_terms)
 
         return jax.lax.fori_loop(first, last, step, state)
 

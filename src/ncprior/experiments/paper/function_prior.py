@@ -106,8 +106,8 @@ def _run_stage(stage: str, config: Config, records: Records, show: Callable[[Pro
     for snapshot, evaluation in simulation.run(Snapshot(clock, learners)) if stage != "initial" else ():
         learners = snapshot.learners
         failed = {
-            i: explain_failure(trainer.method, int(epoch), int(culprits))
-            for i, (epoch, culprits) in enumerate(zip(learners.failed, learners.culprits, strict=True))
+            i: explain_failure(trainer.method, int(epoch), int(nonfinite_terms))
+            for i, (epoch, nonfinite_terms) in enumerate(zip(learners.failed, learners.nonfinite_terms, strict=True))
             if i < config.seeds and epoch >= 0
         }
         error, density = (summary(evaluation.values[name])["median"] for name in ("test_rmse", "test_nlpd"))

@@ -294,9 +294,9 @@ def _append(
 
 def _failed(simulation: Simulation, learners: Learner) -> dict[int, str]:
     """Why runs have stopped, by their place in the list of seeds (the seed itself, without a sweep)."""
-    epochs, culprits = np.asarray(learners.failed), np.asarray(learners.culprits)
+    epochs, nonfinite_terms = np.asarray(learners.failed), np.asarray(learners.nonfinite_terms)
     return {
-        i: explain_failure(simulation.trainer.method, int(epochs[i]), int(culprits[i]))
+        i: explain_failure(simulation.trainer.method, int(epochs[i]), int(nonfinite_terms[i]))
         for i in range(len(simulation.seeds))
         if epochs[i] >= 0
     }
