@@ -10,8 +10,8 @@ import pytest
 from ncprior import NCPRegressor
 from ncprior.core.methods import methods
 from ncprior.core.networks import BayesianMean, Network
-from ncprior.core.settings import TABLES
 from ncprior.errors import UserError
+from ncprior.tables.preset import TABLES
 from ncprior.tables.programs import Engine, Spec
 
 

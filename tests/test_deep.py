@@ -14,7 +14,7 @@ from ncprior.core.methods import methods
 from ncprior.core.networks import Network
 from ncprior.core.objectives import NLL, Batch, View
 from ncprior.core.output_priors import OutputPrior
-from ncprior.core.settings import TABLES
+from ncprior.tables.preset import TABLES
 
 KEY = jax.random.key(0)
 X = jnp.array([0.5, -1.0])

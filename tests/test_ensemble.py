@@ -10,19 +10,21 @@ from scipy import integrate, stats
 
 from ncprior import NCPRegressor
 from ncprior.core.distributions import Normal
-from ncprior.core.input_priors import Gaussian, Radial, Shaped
+from ncprior.core.input_priors import Gaussian
 from ncprior.core.methods import methods
 from ncprior.core.networks import MLP, Network
-from ncprior.core.objectives import Away, Batch, MeanNCP, NoiseTie, PerLabel, View
+from ncprior.core.objectives import Batch, MeanNCP, View
 from ncprior.core.optimizers import averaged, warmed_up
 from ncprior.core.output_priors import OutputPrior
 from ncprior.core.prediction import MixturePrediction, Prediction, heavy_tailed, mix
-from ncprior.core.settings import TABLES
+from ncprior.core.table_priors import DataShaped, Radial
+from ncprior.core.table_terms import AwayFromData, FadesWithLabels, NoiseTie
 from ncprior.tables import input_features
 from ncprior.tables.calibration import Densities, best_scales, best_share
 from ncprior.tables.ensemble import Ensemble
 from ncprior.tables.holdout import Holdout, Look, Stopping, held_numbers, hold_out
 from ncprior.tables.input_features import Sight, Stepped, colours, principal
+from ncprior.tables.preset import TABLES
 from ncprior.tables.recipe import Arranged, bins_for
 
 KEY = jax.random.key(0)
@@ -230,9 +232,9 @@ def test_radial_noise_has_one_radius_for_each_row():
 
 def test_shaped_noise_has_the_covariance_of_the_data():
     data = np.random.default_rng(0).normal(size=(5000, 2)) @ np.array([[3.0, 2.9], [0.0, 0.1]])
-    noise = Shaped(Gaussian(1.0), colours(principal(data)), share=1.0)(jnp.zeros((50_000, 2)), key=KEY)
+    noise = DataShaped(Gaussian(1.0), colours(principal(data)), share=1.0)(jnp.zeros((50_000, 2)), key=KEY)
     np.testing.assert_allclose(np.cov(np.asarray(noise).T), np.cov(data.T), rtol=0.05)
-    plain = Shaped(Gaussian(1.0), colours(principal(data)), share=0.0)(jnp.zeros((50_000, 2)), key=KEY)
+    plain = DataShaped(Gaussian(1.0), colours(principal(data)), share=0.0)(jnp.zeros((50_000, 2)), key=KEY)
     np.testing.assert_allclose(np.cov(np.asarray(plain).T), np.eye(2), atol=0.03)
 
 
@@ -247,7 +249,7 @@ def test_wide_tables_have_the_largest_components_only(monkeypatch):
     np.testing.assert_allclose(few.variances[:3], whole.variances[::-1][:3], rtol=1e-3)
     covariance = colours(few) @ colours(few).T
     np.testing.assert_allclose(covariance, np.cov(data.T, aweights=weights), atol=0.02 * np.abs(covariance).max())
-    noise = Shaped(Gaussian(1.0), colours(few), share=1.0)(jnp.zeros((20_000, 40)), key=KEY)
+    noise = DataShaped(Gaussian(1.0), colours(few), share=1.0)(jnp.zeros((20_000, 40)), key=KEY)
     np.testing.assert_allclose(np.cov(np.asarray(noise).T), covariance, atol=0.05 * np.abs(covariance).max())
     assert Sight.find(data, 4).whitener.shape == Sight.blind(40, 4).whitener.shape == (8, 40)
     fewer_rows = principal(data[:5])
@@ -315,7 +317,7 @@ def test_terms_that_are_priors_fade_and_the_tie_holds_the_noise():
     targets = jnp.zeros((2, 1))
     view = view_of({"mean": Normal(targets + 1.0, targets + 0.5)}, targets)
     term = MeanNCP(OutputPrior(1.0))
-    np.testing.assert_allclose(PerLabel(term)(view), term(view) / 100)
+    np.testing.assert_allclose(FadesWithLabels(term)(view), term(view) / 100)
     same = view_of({"noise": targets + 0.3}, targets, clean={"noise": targets + 0.3})
     np.testing.assert_allclose(NoiseTie()(same), 0, atol=1e-7)
     other = view_of({"noise": targets + 0.6}, targets, clean={"noise": targets + 0.3})
@@ -326,19 +328,19 @@ def test_noise_that_lands_on_the_data_does_not_count():
     inputs = jnp.arange(8.0)[:, None]  # the nearest row is 1 away
     noised = inputs.at[0].set(-100.0).at[1].set(1.0).at[2].set(9.0)
     view = view_of({}, jnp.zeros((8, 1)), inputs, noised)
-    count = Away(lambda view: jnp.ones(len(view.batch.inputs)))(view)
+    count = AwayFromData(lambda view: jnp.ones(len(view.batch.inputs)))(view)
     np.testing.assert_allclose(count[:3], [1.0, 0.0, 1 - np.exp(-2.0)], atol=1e-5)
     # Rows that only fill up the batch are no data.
     weights = jnp.ones(8).at[1].set(0)
     alone = view._replace(batch=view.batch._replace(weights=weights))
-    assert float(Away(lambda _: jnp.ones(8))(alone)[1]) > 0.1
+    assert float(AwayFromData(lambda _: jnp.ones(8))(alone)[1]) > 0.1
 
 
 def test_copies_have_no_distance_however_they_are_rounded():
     rows = 3 * jax.random.normal(KEY, (4, 40)) + 7
     inputs = jnp.concatenate([rows, rows])
     view = view_of({}, jnp.zeros((8, 1)), inputs, inputs.at[0].add(1e-2))
-    count = Away(lambda view: jnp.ones(len(view.batch.inputs)))(view)
+    count = AwayFromData(lambda view: jnp.ones(len(view.batch.inputs)))(view)
     np.testing.assert_allclose(count, [1.0, *[0.0] * 7], atol=1e-6)
 
 

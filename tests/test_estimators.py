@@ -26,12 +26,12 @@ from ncprior import NCPRegressor
 from ncprior.core import acquisition
 from ncprior.core.input_priors import Gaussian
 from ncprior.core.methods import methods
-from ncprior.core.settings import TABLES
 from ncprior.errors import UserError
 from ncprior.tables import recipe, search
 from ncprior.tables.ensemble import Ensemble
 from ncprior.tables.holdout import Stopping
 from ncprior.tables.options import settings_of
+from ncprior.tables.preset import TABLES
 
 SMALL = {"members": 2, "hidden": (8,), "epochs": 3, "random_state": 0}
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ncprior.core.input_priors import FlipCategories, Gaussian, PerColumn, Shaped, Some, Uniform
+from ncprior.core.input_priors import FlipCategories, Gaussian, Uniform
+from ncprior.core.table_priors import DataShaped, NoisedShare, PerColumn
 from ncprior.tables.input_features import colours, principal
 
 ROWS = 4000
@@ -178,8 +179,10 @@ def test_a_column_that_is_not_there_is_refused(inputs):
 
 
 def test_noise_on_some_rows_is_that_of_the_first_ones(inputs):
-    np.testing.assert_array_equal(Some(Gaussian(0.5), 0.25)(inputs, key=KEY), Gaussian(0.5)(inputs[:1000], key=KEY))
-    assert len(Some(Gaussian(0.5), 0.01)(inputs[:3], key=KEY)) == 1
+    np.testing.assert_array_equal(
+        NoisedShare(Gaussian(0.5), 0.25)(inputs, key=KEY), Gaussian(0.5)(inputs[:1000], key=KEY)
+    )
+    assert len(NoisedShare(Gaussian(0.5), 0.01)(inputs[:3], key=KEY)) == 1
 
 
 def test_shaped_noise_has_its_scale_in_every_column():
@@ -189,7 +192,7 @@ def test_shaped_noise_has_its_scale_in_every_column():
     rows /= rows.std(0)
     zeros = jnp.zeros((ROWS, 3))
     for scales in ([2.0, 2.0, 2.0], [0.0, 2.0, 1.0], [0.3, 0.0, 0.0], [5.0, 0.1, 1.0], [0.0, 0.0, 0.0]):
-        prior = Shaped(Gaussian(1.0), colours(principal(rows)), jnp.array(scales), share=1.0)
+        prior = DataShaped(Gaussian(1.0), colours(principal(rows)), jnp.array(scales), share=1.0)
         noise = np.asarray(prior(zeros, key=KEY))
         np.testing.assert_allclose(noise.std(0), scales, rtol=0.05)
         if scales[0] and scales[1]:  # columns that go together still do

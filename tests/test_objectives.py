@@ -9,17 +9,15 @@ from jax.flatten_util import ravel_pytree
 from scipy import stats
 
 from ncprior.core.distributions import Bernoulli, Normal
-from ncprior.core.input_priors import Gaussian, PerColumn, Some, Uniform
+from ncprior.core.input_priors import Gaussian, Uniform
 from ncprior.core.networks import MLP, BayesianMean, Linear, Network, Noise, Ood, PointMean
 from ncprior.core.objectives import (
     NLL,
-    Away,
     Batch,
     InDistribution,
     MeanNCP,
     NoisedNLL,
     NoiseNCP,
-    NoiseTie,
     OutOfDistribution,
     PredictiveNCP,
     View,
@@ -28,6 +26,8 @@ from ncprior.core.objectives import (
     total,
 )
 from ncprior.core.output_priors import OutputPrior
+from ncprior.core.table_priors import NoisedShare, PerColumn
+from ncprior.core.table_terms import AwayFromData, NoiseTie
 
 KEY = jax.random.key(0)
 
@@ -335,7 +335,9 @@ def test_linear_head_of_a_user_can_be_judged_by_a_term_of_a_user():
     np.testing.assert_allclose(loss, (sums[0] ** 2 + 0.5 * sums[1] ** 2) / 2, rtol=1e-5)
 
 
-@pytest.mark.parametrize("term", [MeanNCP(), PredictiveNCP(), NoiseTie(), NoisedNLL(), Away(MeanNCP())], ids=str)
+@pytest.mark.parametrize(
+    "term", [MeanNCP(), PredictiveNCP(), NoiseTie(), NoisedNLL(), AwayFromData(MeanNCP())], ids=str
+)
 def test_fewer_noised_rows_are_copies_of_the_first_clean_ones(term):
     """What a term comes to for the first rows, which alone count, does not depend on how many rows are noised."""
 
@@ -347,7 +349,7 @@ def test_fewer_noised_rows_are_copies_of_the_first_clean_ones(term):
     keys = jax.random.split(KEY, 3)
     heads = {"mean": BayesianMean.init(5, 1, key=keys[1]), "noise": Noise.init(5, 1, key=keys[2])}
     network = Network(MLP.init(2, (5,), key=keys[0]), heads)
-    of_all, of_some = (View.of(network, rows, prior, key=KEY) for prior in (copied, Some(copied, 0.5)))
+    of_all, of_some = (View.of(network, rows, prior, key=KEY) for prior in (copied, NoisedShare(copied, 0.5)))
     np.testing.assert_allclose(term(of_some), term(of_all)[:4], rtol=1e-5)
     _, terms = total({"term": Weighted(1.0, term), "nll": Weighted(1.0, NLL())}, of_some)
     np.testing.assert_allclose(terms["term"], np.mean(rows.weights[:4] * term(of_all)[:4]), rtol=1e-5)

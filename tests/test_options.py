@@ -15,12 +15,13 @@ from ncprior import NCPRegressor
 from ncprior.core.input_priors import Gaussian
 from ncprior.core.methods import methods
 from ncprior.core.objectives import Batch
-from ncprior.core.settings import TABLES, Settings
+from ncprior.core.settings import Settings
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
 from ncprior.experiments import evaluate
 from ncprior.tables.input_features import principal
 from ncprior.tables.options import USED, check_arguments, settings_of, without_effect
+from ncprior.tables.preset import TABLES
 from ncprior.tables.programs import Engine, Spec, make_method
 from ncprior.tables.recipe import noise_of, number_columns
 

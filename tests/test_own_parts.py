@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from ncprior import NCPRegressor
-from ncprior.core.input_priors import Gaussian, PerColumn
+from ncprior.core.input_priors import Gaussian
 from ncprior.core.methods import methods
 from ncprior.core.networks import Network
 from ncprior.core.objectives import Weighted
-from ncprior.core.settings import TABLES
+from ncprior.core.table_priors import PerColumn
 from ncprior.errors import UserError
+from ncprior.tables.preset import TABLES
 from ncprior.tables.programs import Spec, check_own_parts
 
 KEY = jax.random.key(0)

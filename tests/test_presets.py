@@ -187,9 +187,6 @@ CHANGES = {
     "input_noise": ("uniform", ["*+ncp/term/ncp"]),
     "input_noise_std": (0.1, ["*+ncp/term/ncp"]),
     "gamma": (0.1, ["det+ncp/weight/ncp", "bbb+ncp/weight/ncp"]),
-    "gamma_per_label": (True, ["det+ncp/term/ncp", "bbb+ncp/term/ncp"]),
-    "ncp_away": (True, ["det+ncp/term/ncp", "bbb+ncp/term/ncp"]),
-    "noise_tie": (0.5, ["bbb+ncp/*/noise_tie"]),
     "output_std": (2.0, ["det+ncp/term/ncp", "bbb+ncp/term/ncp", "odc+ncp/prediction"]),
     "output_centre": (0.3, ["det+ncp/term/ncp", "bbb+ncp/term/ncp", "odc+ncp/prediction"]),
     "direction": ("reverse", ["det+ncp/term/ncp", "bbb+ncp/term/ncp"]),
@@ -203,6 +200,9 @@ CHANGES = {
     "clip": (100.0, ["step/large"]),
     "epsilon_hat": (True, ["step/tiny"]),
     "remainder": ("dropped", ["remainder"]),
+    "gamma_per_label": (True, ["det+ncp/term/ncp", "bbb+ncp/term/ncp"]),
+    "ncp_away": (True, ["det+ncp/term/ncp", "bbb+ncp/term/ncp"]),
+    "noise_tie": (0.5, ["bbb+ncp/*/noise_tie"]),
 }
 # A prior of another std than the belief begins with, or the bias would add nothing to the weight KL.
 SMALL = dataclasses.replace(PAPER, hidden=(2,), weight_prior_std=0.2)

@@ -12,8 +12,8 @@ import pytest
 from ncprior import NCPRegressor
 from ncprior.core.input_priors import Gaussian
 from ncprior.core.methods import methods
-from ncprior.core.settings import TABLES
 from ncprior.errors import UserError
+from ncprior.tables.preset import TABLES
 
 SMALL = {"members": 2, "hidden": (4,), "epochs": 2, "random_state": 0}
 BARE = {name: value for name, value in SMALL.items() if name != "hidden"}  # for networks of one's own

@@ -10,20 +10,17 @@ from jax import Array
 
 from ncprior.core.acquisition import SCORES, Acquisition
 from ncprior.core.distributions import Bernoulli, Normal
-from ncprior.core.input_priors import Gaussian, InputPrior, Radial, Uniform
+from ncprior.core.input_priors import Gaussian, InputPrior, Uniform
 from ncprior.core.networks import MLP, BayesianMean, Heads, Network, Noise, Ood, PointMean
 from ncprior.core.objectives import (
     NLL,
-    Away,
     Batch,
     InDistribution,
     MeanNCP,
     NoisedNLL,
     NoiseNCP,
-    NoiseTie,
     Objective,
     OutOfDistribution,
-    PerLabel,
     PredictiveNCP,
     Term,
     View,
@@ -34,6 +31,8 @@ from ncprior.core.objectives import (
 from ncprior.core.output_priors import OutputPrior
 from ncprior.core.prediction import MixturePrediction, Prediction, Predictive
 from ncprior.core.settings import ABLATIONS, PAPER, Settings
+from ncprior.core.table_priors import Radial
+from ncprior.core.table_terms import AwayFromData, FadesWithLabels, NoiseTie
 
 TITLES = {"det": "Det", "det+ncp": "Det+NCP", "bbb": "BBB", "bbb+ncp": "BBB+NCP", "odc+ncp": "ODC+NCP"}
 """Names of the methods, and how the paper writes them."""
@@ -135,8 +134,8 @@ def methods(settings: Settings = PAPER, trunk: Callable[..., Any] | None = None)
 
 def ncp(settings: Settings, weight: float, term: Term) -> Weighted:
     """A term at noised inputs as the settings want it: everywhere or away from the data, constant or fading."""
-    term = Away(term) if settings.ncp_away else term
-    return Weighted(weight, PerLabel(term) if settings.gamma_per_label else term)
+    term = AwayFromData(term) if settings.ncp_away else term
+    return Weighted(weight, FadesWithLabels(term) if settings.gamma_per_label else term)
 
 
 def bayesian_ncp(settings: Settings, nll: Term, mean_ncp: Term) -> Objective:

@@ -28,8 +28,8 @@ Units = Annotated[int, Range(1, 1 << 16)]
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Everything about the methods that a user may want to change. The defaults are those of the paper's text."""
+class PaperSettings:
+    """What the paper and its released code say about the methods. The defaults are those of the paper's text."""
 
     hidden: Annotated[tuple[Units, ...], Length(1, 32)] = (200, 200)
     """Units of each hidden layer."""
@@ -57,13 +57,6 @@ class Settings:
     """sigma_x, the standard deviation of the input prior."""
     gamma: NotNegative = 1.0
     """Weight of the NCP term of BBB+NCP and Det+NCP."""
-    gamma_per_label: bool = False
-    """Whether gamma, and the weight of the noise's tie, are divided by the number of visible labels."""
-    ncp_away: bool = False
-    """Whether the NCP term counts only where noised inputs are away from the data."""
-    noise_tie: NotNegative = 0.0
-    """Weight of the term that keeps the noise of BBB+NCP and deep+ncp at noised inputs what it is at the clean
-    ones."""
     output_std: Positive = 1.0
     """sigma_y (or sigma_mu), the standard deviation of the output prior."""
     output_centre: Literal["target"] | Number = "target"
@@ -94,6 +87,22 @@ class Settings:
     def __post_init__(self) -> None:
         check_fields(self)
         check_limits(weights=sum(before * after for before, after in pairwise(self.hidden)))
+
+
+@dataclass(frozen=True)
+class Settings(PaperSettings):
+    """Everything about the methods that a user may want to change: the paper's settings, and terms beyond the paper.
+
+    The defaults leave those terms out; see `ncprior.core.table_terms`.
+    """
+
+    gamma_per_label: bool = False
+    """Whether gamma, and the weight of the noise's tie, are divided by the number of visible labels."""
+    ncp_away: bool = False
+    """Whether the NCP term counts only where noised inputs are away from the data."""
+    noise_tie: NotNegative = 0.0
+    """Weight of the term that keeps the noise of BBB+NCP and deep+ncp at noised inputs what it is at the clean
+    ones."""
 
 
 PAPER = Settings()
@@ -127,24 +136,6 @@ FLIGHTS_PRESETS = {
     "reference": replace(REFERENCE, **_FLIGHTS, input_noise_std=0.1, weight_kl=1.0, noise_prior_std=None),
 }
 """Settings of the active learning experiment on flight delays, likewise."""
-
-TABLES = Settings(
-    hidden=(128, 128),
-    learning_rate=3e-3,
-    batch_size=64,
-    leaky_slope=0.2,
-    noise_floor=0.01,
-    ncp_weight_kl=1.0,
-    input_noise="radial",
-    input_noise_std=2.0,
-    gamma=10.0,
-    gamma_per_label=True,
-    ncp_away=True,
-    noise_tie=10.0,
-    clip=10.0,
-    remainder="filled",
-)
-"""What suits people's own tables without tuning: a prior that fades as labels come in, and noise of many sizes."""
 
 
 class Ablation(NamedTuple):

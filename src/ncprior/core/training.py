@@ -20,6 +20,7 @@ from jax.sharding import Mesh, PartitionSpec
 from ncprior.core.methods import Method
 from ncprior.core.networks import Network
 from ncprior.core.objectives import Batch
+from ncprior.core.row_weights import RowWeights
 from ncprior.core.settings import Remainder
 from ncprior.errors import UserError
 
@@ -34,22 +35,11 @@ _GROUP = 5
 
 
 class Rows(NamedTuple):
-    """The rows that labels are drawn from: inputs ``[rows, inputs]`` and targets ``[rows, outputs]``.
+    """The rows that labels are drawn from. All count the same, unless ``weights`` says otherwise."""
 
-    ``weights`` says how much each row counts ``[rows]``, relative to the other visible ones; without it, all count the
-    same. A row may stand there several times, with a part of its weight each time: ``copies`` says how often.
-    ``shift + scale * target`` ``[outputs]`` is the target in a unit that learners with other rows share.
-    ``before`` is the number of labels that were learned from earlier and are not among these rows: they count for
-    priors, which fade with labels.
-    """
-
-    inputs: Array
-    targets: Array
-    weights: Array | None = None
-    copies: Array | None = None
-    shift: Array | None = None
-    scale: Array | None = None
-    before: Array | None = None
+    inputs: Array  # [rows, inputs]
+    targets: Array  # [rows, outputs]
+    weights: RowWeights | None = None
 
 
 class Learner(NamedTuple):
@@ -145,12 +135,10 @@ class Trainer(NamedTuple):
         position = jnp.arange(len(learner.visible))
         in_use = position < labels
 
-        mean, known = jnp.ones(()), jnp.asarray(labels)
+        num_visible = jnp.asarray(labels)
         if rows.weights is not None:
-            counts = jnp.where(in_use, rows.weights[learner.visible], 0.0)
-            mean = jnp.sum(counts) / labels
-            known = effective_number(counts, None if rows.copies is None else rows.copies[learner.visible])
-        known = known if rows.before is None else known + rows.before
+            num_visible = rows.weights.num_labels(learner.visible, in_use)
+            mean_weight = rows.weights.mean(learner.visible, in_use, labels)
 
         method = self.method
         if learner.input_prior is not None:
@@ -167,8 +155,8 @@ class Trainer(NamedTuple):
             chosen = jax.lax.dynamic_slice(order, (begin,), (size,))
             weights = jax.lax.dynamic_slice(in_use, (begin,), (size,)).astype(jnp.float32)
             if rows.weights is not None:
-                weights = weights * rows.weights[chosen] / mean
-            batch = Batch(rows.inputs[chosen], rows.targets[chosen], weights, known)
+                weights = weights * rows.weights.values[chosen] / mean_weight
+            batch = Batch(rows.inputs[chosen], rows.targets[chosen], weights, num_visible)
             gradient = jax.grad(loss, has_aux=True)
             grads, terms = gradient(params, batch, jax.random.fold_in(key, i))
             updates, optimizer = self.optimizer.update(grads, optimizer, params)
@@ -207,15 +195,6 @@ class Trainer(NamedTuple):
         return learner._replace(
             params=params, optimizer=optimizer, terms=terms, failed=failed, nonfinite_terms=nonfinite_terms
         )
-
-
-def effective_number(weights: Any, copies: Any = None) -> Any:
-    """How many rows of equal weight say as much: ``(sum_i w_i)^2 / sum_i w_i^2`` (Kish, 1965).
-
-    A row that stands there in several ``copies``, each with a part of its weight, is one row.
-    """
-    total = weights.sum()
-    return total * (total / (weights * weights * (1.0 if copies is None else copies)).sum())
 
 
 def combine(params: Any, static: Any) -> Network:

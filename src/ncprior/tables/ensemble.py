@@ -23,10 +23,12 @@ from jax import Array
 from ncprior.core.blocks import predict_in_blocks
 from ncprior.core.input_priors import InputPrior
 from ncprior.core.prediction import Predictive, heavy_tailed
-from ncprior.core.training import Learner, Rows, Trainer, combine, effective_number
+from ncprior.core.row_weights import effective_number
+from ncprior.core.training import Learner, Trainer, combine
 from ncprior.tables.calibration import Densities, best_scales, best_share, log_density, mean_density
 from ncprior.tables.holdout import Holdout, Look, Stopping, held_numbers
 from ncprior.tables.input_features import Sight
+from ncprior.tables.member_rows import MemberRows
 
 _NO_WARM_UP = np.int32(1 << 20)
 """Steps that members which go on are taken to have behind them, so that they do not warm up again."""
@@ -105,11 +107,11 @@ class Ensemble:
         self._run = jax.jit(self._stretches, donate_argnums=0)
         self._compiled: set[tuple[int, ...]] = set()  # shapes of rows that there is a program for
         self._restart = jax.jit(jax.vmap(trainer.optimizer.init))
-        self._predict_held = jax.jit(lambda w, rows, held: _in_unit(rows, self._predict(w, rows.inputs[held])))
+        self._predict_held = jax.jit(lambda w, rows, held: rows.in_shared_unit(self._predict(w, rows.inputs[held])))
 
     def start(
         self,
-        rows: Rows,
+        rows: MemberRows,
         visible: Sequence[np.ndarray],
         tables: Sequence[Table],
         seeds: Sequence[int] | np.ndarray,
@@ -134,7 +136,7 @@ class Ensemble:
 
     def search(
         self,
-        rows: Sequence[Rows],
+        rows: Sequence[MemberRows],
         held: Sequence[Holdout],
         tables: Sequence[Table],
         seeds: Sequence[int] | np.ndarray,
@@ -164,7 +166,7 @@ class Ensemble:
     def train(
         self,
         members: Members,
-        rows: Rows | Sequence[Rows],
+        rows: MemberRows | Sequence[MemberRows],
         labels: int,
         first: int,
         last: int,
@@ -175,13 +177,13 @@ class Ensemble:
         They share ``rows``, or each has its own.
         """
         places = groups(sum(len(group.failed) for group in members))
-        shared = rows if isinstance(rows, Rows) else rows[0]
+        shared = rows if isinstance(rows, MemberRows) else rows[0]
         numbers, sizes = held_numbers(held, places[-1].stop, len(shared.inputs))
         limits = tuple(np.int32(value) for value in (labels, first, last))
 
         def run(group: Learner, place: slice) -> tuple[Learner, Array]:
-            own = rows if isinstance(rows, Rows) else rows[place]
-            if not isinstance(own, Rows):
+            own = rows if isinstance(rows, MemberRows) else rows[place]
+            if not isinstance(own, MemberRows):
                 own = own[0] if len(own) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *own)
             return jax.block_until_ready(self._run(group, own, numbers[place], *limits))
 
@@ -193,18 +195,18 @@ class Ensemble:
         density = np.concatenate([np.asarray(part, np.float64) for _, part in done])
         return [group for group, _ in done], Look.at(last, density, _counts(shared, numbers, sizes))
 
-    def held_out(self, weights: Any, rows: Sequence[Rows], held: Sequence[Holdout]) -> HeldOut:
+    def held_out(self, weights: Any, rows: Sequence[MemberRows], held: Sequence[Holdout]) -> HeldOut:
         """What members with these weights say of the rows that they hold out."""
         numbers, sizes = held_numbers(held, len(held), len(rows[0].inputs))
         places = numbers.reshape(len(held), -1)
         parts = self._predict_each(weights, rows, places)
         targets = np.stack(
-            [_in_unit(one, np.asarray(one.targets)[part]) for one, part in zip(rows, places, strict=True)]
+            [one.in_shared_unit(np.asarray(one.targets)[part]) for one, part in zip(rows, places, strict=True)]
         )
-        copies = np.ones(numbers.shape) if rows[0].copies is None else np.asarray(rows[0].copies)[numbers]
+        copies = np.asarray(rows[0].weights.copies)[numbers]
         return HeldOut(parts, targets, _counts(rows[0], numbers, sizes), copies, numbers)
 
-    def predict_rows(self, weights: Any, rows: Sequence[Rows], numbers: np.ndarray) -> Predictive:
+    def predict_rows(self, weights: Any, rows: Sequence[MemberRows], numbers: np.ndarray) -> Predictive:
         """What members with these weights say of rows of these numbers, ``[members, rows, outputs]``."""
         size = held_numbers(None, 1, len(rows[0].inputs))[0].size  # for which there is a program
         parts = []
@@ -216,7 +218,7 @@ class Ensemble:
         return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts)
 
     def _predict_each(
-        self, weights: Any, rows: Sequence[Rows], numbers: Sequence[np.ndarray] | np.ndarray
+        self, weights: Any, rows: Sequence[MemberRows], numbers: Sequence[np.ndarray] | np.ndarray
     ) -> Predictive:
         """Every member's prediction of its rows of these numbers, in a unit that all share."""
 
@@ -237,16 +239,18 @@ class Ensemble:
         """The weights that a member predicts with: the average, if its optimiser keeps one."""
         return getattr(member.optimizer, "average", member.params)
 
-    def _begin(self, rows: Rows, visible: Array, sight: Sight | None, prior: InputPrior | None, key: Array) -> Learner:
+    def _begin(
+        self, rows: MemberRows, visible: Array, sight: Sight | None, prior: InputPrior | None, key: Array
+    ) -> Learner:
         def prepare(network: Any) -> Any:
             return network if sight is None else eqx.tree_at(lambda whole: whole.trunk.sight, network, sight)
 
-        return self.trainer.start(rows, visible, key=key, prepare=prepare)._replace(input_prior=prior)
+        return self.trainer.start(rows.rows, visible, key=key, prepare=prepare)._replace(input_prior=prior)
 
-    def _stretches(self, members: Learner, rows: Rows, held: Array, *limits: Array) -> Any:
+    def _stretches(self, members: Learner, rows: MemberRows, held: Array, *limits: Array) -> Any:
         """The program: `_stretch` for every member of a group."""
 
-        def one(member: Learner, rows: Rows, held: Array) -> tuple[Learner, Array]:
+        def one(member: Learner, rows: MemberRows, held: Array) -> tuple[Learner, Array]:
             return self._stretch(member, rows, held, *limits)
 
         if len(held) > 1:
@@ -257,14 +261,13 @@ class Ensemble:
         return jax.tree.map(lambda leaf: leaf[None], alone)
 
     def _stretch(
-        self, member: Learner, rows: Rows, held: Array, labels: Array, first: Array, last: Array
+        self, member: Learner, rows: MemberRows, held: Array, labels: Array, first: Array, last: Array
     ) -> tuple[Learner, Array]:
         """Trains one member and scores it on its held-out rows of both kinds."""
-        member = self.trainer.train_steps(member, rows, self.static, labels, first, last)
+        member = self.trainer.train_steps(member, rows.rows, self.static, labels, first, last)
         prediction = self._predict(self.weights(member), rows.inputs[held.reshape(-1)])
         density = heavy_tailed(prediction).log_prob(rows.targets[held.reshape(-1)])
-        if rows.scale is not None:
-            density = density - jnp.log(rows.scale)
+        density = density - jnp.log(rows.scale)
         return member, density.reshape(*held.shape, -1)
 
     def _predict(self, weights: Any, inputs: Array) -> Predictive:
@@ -272,18 +275,10 @@ class Ensemble:
         return predict_in_blocks(partial(self.trainer.method, combine(weights, self.static)), inputs)
 
 
-def _in_unit(rows: Rows, values: Any) -> Any:
-    """Targets of these rows, or predictions of them, in the unit that members with other rows share."""
-    if rows.scale is None or rows.shift is None:
-        return values
-    return rows.shift + rows.scale * values if hasattr(values, "dtype") else values.rescale(rows.scale, rows.shift)
-
-
-def _counts(rows: Rows, numbers: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+def _counts(rows: MemberRows, numbers: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """What rows of these numbers ``[members, 2, n]`` count, of which so many ``[members, 2]`` are in use."""
     in_use = np.arange(numbers.shape[-1]) < sizes[..., None]
-    weights = 1.0 if rows.weights is None else np.asarray(rows.weights, np.float64)[numbers]
-    return np.where(in_use, weights, 0.0)
+    return np.where(in_use, np.asarray(rows.weights.values, np.float64)[numbers], 0.0)
 
 
 def in_threads(function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:

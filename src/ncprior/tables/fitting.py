@@ -2,7 +2,7 @@
 
 The recipe in short: numbers are standardised, half of the members also see the columns' quantiles, every member trains
 for as many steps as suits its half on held-out rows, and what held-out rows say about noise, uncertainty and the shares
-of the halves is applied to the predictions. `ncprior.core.settings.TABLES` has its numbers.
+of the halves is applied to the predictions. `ncprior.tables.preset.TABLES` has its numbers.
 """
 
 import itertools
@@ -10,17 +10,17 @@ import math
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 
 from ncprior.core.methods import Method
 from ncprior.core.prediction import MixturePrediction, no_surer
-from ncprior.core.training import Rows, explain_failure
+from ncprior.core.training import explain_failure
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
 from ncprior.tables.ensemble import Table
 from ncprior.tables.input_features import principal
+from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.options import settings_of
 from ncprior.tables.programs import Engine, Spec, chunked
 from ncprior.tables.progress import FitProgress, Show
@@ -160,9 +160,9 @@ def go_on(
     arranged = Arranged.of(inputs, targets, sample_weights)
     inputs, targets = inputs[arranged.places], targets[arranged.places]
     count = len(inputs)
-    rows = padded(inputs, ((targets - fitted.shift) / fitted.scale).astype(np.float32), arranged)
     before = 0 if epochs is None else fitted.rows  # `fit` is given all rows, `partial_fit` those that have come in
-    rows = rows._replace(before=jnp.asarray(before))
+    scaled = ((targets - fitted.shift) / fitted.scale).astype(np.float32)
+    rows = padded(inputs, scaled, arranged, labels_before=before)
     epochs = model.epochs if epochs is None else epochs
     fitted = fitted._replace(spec=_gone_on(model, fitted.spec, before + count))
     size = fitted.spec.settings.batch_size
@@ -214,7 +214,7 @@ def _seeds(seed: int, purpose: int, members: int) -> np.ndarray:
 
 def _trained(
     engine: Engine,
-    rows: Rows,
+    rows: MemberRows,
     count: int,
     told: list[Table],
     seeds: np.ndarray,

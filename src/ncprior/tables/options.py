@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from ncprior.core.methods import INPUT_NOISE, TITLES, Method
-from ncprior.core.settings import TABLES, Settings
+from ncprior.core.settings import Settings
 from ncprior.errors import UserError, check_limits
+from ncprior.tables.preset import TABLES
 from ncprior.tables.recipe import room
 
 _TRAINING = {"learning_rate", "batch_size", "clip", "epsilon_hat", "remainder"}

@@ -9,14 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
+from jax import Array
 
-from ncprior.core.input_priors import FlipCategories, InputPrior, PerColumn, Shaped, Some
+from ncprior.core.input_priors import FlipCategories, InputPrior
 from ncprior.core.methods import INPUT_NOISE, Method
-from ncprior.core.training import Rows, effective_number
+from ncprior.core.row_weights import RowWeights, effective_number
+from ncprior.core.table_priors import DataShaped, NoisedShare, PerColumn
+from ncprior.core.training import Rows
 from ncprior.data.encoding import Encoder, Group
 from ncprior.errors import UserError
 from ncprior.tables.ensemble import Table
 from ncprior.tables.input_features import Components, Sight, colours, principal
+from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.programs import Engine, Spec
 
 _BINS, _FEWEST_BINS, _PLACES = 32, 8, 1_024
@@ -158,14 +162,23 @@ def padded(
     arranged: Arranged,
     shift: np.ndarray | float = 0.0,
     scale: np.ndarray | float = 1.0,
-) -> Rows:
+    *,
+    labels_before: int = 0,
+) -> MemberRows:
     """Rows with room for more, so that tables of about the same size share a program."""
     count, outputs = targets.shape
     pad = ((0, room(count) - count), (0, 0))
     weights = np.ones(count, np.float32) if arranged.weights is None else arranged.weights
-    counts = (np.pad(part, pad[0]) for part in (weights, arranged.copies.astype(np.float32)))
-    unit = (np.broadcast_to(np.asarray(part, np.float32), (outputs,)) for part in (shift, scale))
-    return Rows(*(jnp.asarray(part) for part in (np.pad(inputs, pad), np.pad(targets, pad), *counts, *unit)))
+
+    def filled(part: np.ndarray) -> Array:
+        return jnp.asarray(np.pad(part, pad[: part.ndim]))
+
+    def for_outputs(unit: np.ndarray | float) -> Array:
+        return jnp.asarray(np.broadcast_to(np.asarray(unit, np.float32), (outputs,)))
+
+    counts = RowWeights(filled(weights), filled(arranged.copies.astype(np.float32)), jnp.asarray(labels_before))
+    rows = Rows(filled(inputs), filled(targets), counts)
+    return MemberRows(rows, for_outputs(shift), for_outputs(scale))
 
 
 def table_of(
@@ -210,7 +223,7 @@ def noise_of(model: Any, engine: Engine, encoder: Encoder, shape: Components, ro
         # Equal noise on all columns, which the shape of the data mixes, and then every column's own part of it.
         largest = np.full_like(stds, stds.max() or 1.0)
         equal = INPUT_NOISE[model.input_prior](largest)  # type: ignore[arg-type]
-        noise = Shaped(equal, colours(shape), stds / largest)
+        noise = DataShaped(equal, colours(shape), stds / largest)
         parts.append((number_columns(encoder.groups), noise))
     for kind, places in encoder.groups:
         if kind == "category" and len(places) > 1:
@@ -218,4 +231,4 @@ def noise_of(model: Any, engine: Engine, encoder: Encoder, shape: Components, ro
     flags = [place for kind, places in encoder.groups if kind == "flag" for place in places]
     parts.append((flags, FlipCategories(2, model.flip)))
     prior = PerColumn(parts)
-    return jax.tree.map(jnp.asarray, Some(prior, _NOISED) if rows >= MANY else prior)
+    return jax.tree.map(jnp.asarray, NoisedShare(prior, _NOISED) if rows >= MANY else prior)

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ncprior.core.prediction import Predictive, mix, no_surer
-from ncprior.core.training import Rows
 from ncprior.tables.calibration import with_all_rows
 from ncprior.tables.ensemble import HeldOut, Table
 from ncprior.tables.holdout import Holdout, Stopping, hold_out
+from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.programs import CDF, LOG_PROB, MEAN, Engine, Spec, chunked
 from ncprior.tables.progress import FitProgress, Show
 from ncprior.tables.recipe import MANY, LearningRows, equal_rows, for_members, number_columns, padded, table_of, units
@@ -91,12 +91,12 @@ def search(
 
 def told_without(
     model: Any, spec: Spec, learned: LearningRows, held: list[Holdout], show: Show = lambda _: None
-) -> tuple[list[Rows], list[Table]]:
+) -> tuple[list[MemberRows], list[Table]]:
     """The rows as each member has them, and what it is told of the table, both from what it does not hold out alone.
 
     Neighbours that hold out the same rows share theirs.
     """
-    parts: dict[bytes, tuple[Rows, Table]] = {}
+    parts: dict[bytes, tuple[MemberRows, Table]] = {}
     for number, one in enumerate(held):
         show(FitProgress("preparing", number, len(held), None))
         key = one.gap.tobytes()

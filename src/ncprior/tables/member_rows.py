@@ -1,0 +1,41 @@
+"""Rows as a member of an ensemble sees them: weighted, and in units of its own."""
+
+from typing import Any, NamedTuple
+
+from jax import Array
+
+from ncprior.core.row_weights import RowWeights
+from ncprior.core.training import Rows
+
+
+class MemberRows(NamedTuple):
+    """Rows to learn from, and the unit of their targets.
+
+    ``shift + scale * target`` ``[outputs]`` is the target in a unit that members with other rows share.
+    """
+
+    rows: Rows
+    shift: Array
+    scale: Array
+
+    @property
+    def inputs(self) -> Array:
+        """Inputs ``[rows, inputs]``."""
+        return self.rows.inputs
+
+    @property
+    def targets(self) -> Array:
+        """Targets ``[rows, outputs]``, in the unit of these rows."""
+        return self.rows.targets
+
+    @property
+    def weights(self) -> RowWeights:
+        """What each row counts."""
+        assert self.rows.weights is not None
+        return self.rows.weights
+
+    def in_shared_unit(self, values: Any) -> Any:
+        """Targets of these rows, or predictions of them, in the unit that members with other rows share."""
+        if hasattr(values, "dtype"):
+            return self.shift + self.scale * values
+        return values.rescale(self.scale, self.shift)
