@@ -99,7 +99,7 @@ def test_random_makes_no_difference_between_rows():
 
 @pytest.mark.parametrize("name", SCORES)
 def test_every_score_gives_a_finite_number_for_each_row(name):
-    found = SCORES[name](OOD)
+    found = SCORES[name].function(OOD)
     assert found.shape == (2,)
     assert np.isfinite(found).all()
 

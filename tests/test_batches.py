@@ -21,7 +21,7 @@ ROWS, LABELS, FEATURES, COUNT = 12, 4, 3, 5
 DRAWN = ("kmeans_inputs", "kmeans_pp")
 
 # One compiled program for each rule, count and shape.
-COMPILED = {name: jax.jit(partial(rule, key=KEY), static_argnums=4) for name, rule in RULES.items()}
+COMPILED = {name: jax.jit(partial(rule.function, key=KEY), static_argnums=4) for name, rule in RULES.items()}
 rules = pytest.mark.parametrize("name", RULES)
 certain = pytest.mark.parametrize("name", [name for name in RULES if name not in DRAWN])
 BY_DISTANCE = ("lcmd", "k_center", *DRAWN)
@@ -137,7 +137,7 @@ def test_repeats_of_labelled_rows_make_no_difference():
 def test_rows_are_drawn_in_proportion_to_squared_distances(labels):
     pool, labelled, noise, excluded = problem(0, labels=labels)
     arrays = [jnp.asarray(part, jnp.float32) for part in (pool, labelled, noise)]
-    draw = jax.jit(jax.vmap(lambda key: RULES["kmeans_pp"](*arrays, jnp.asarray(excluded), 2, key=key)))
+    draw = jax.jit(jax.vmap(lambda key: RULES["kmeans_pp"].function(*arrays, jnp.asarray(excluded), 2, key=key)))
     first, second = np.asarray(draw(jax.random.split(KEY, 20_000))).T
     shares = np.where(excluded, 0, squared_distances(pool, labelled, []).min(1))
     shares /= shares.sum()
@@ -215,7 +215,7 @@ def test_the_whole_pool_is_a_permutation(name):
 def test_more_rows_than_the_pool_has_are_refused(name):
     pool, labelled, noise, excluded = problem(0)
     with pytest.raises(ValueError, match="a batch of 13 different rows cannot come from a pool of 12"):
-        RULES[name](*map(jnp.asarray, (pool, labelled, noise, excluded)), ROWS + 1, key=KEY)
+        RULES[name].function(*map(jnp.asarray, (pool, labelled, noise, excluded)), ROWS + 1, key=KEY)
 
 
 masks = st.lists(st.booleans(), min_size=ROWS, max_size=ROWS).filter(lambda mask: mask.count(False) >= COUNT)

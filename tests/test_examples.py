@@ -14,6 +14,8 @@ import ncprior.core.prediction
 import ncprior.schema
 import ncprior.tables.batches
 import ncprior.tables.estimator
+from ncprior.core.acquisition import SCORES, information_gain
+from ncprior.tables.batches import RULES, acquisitions, lcmd
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -54,9 +56,15 @@ def test_the_code_in_the_readme_runs():
 def test_the_code_in_the_guide_to_tables_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ncprior.tables.fitting._STEPS", 10)
-    (block,) = re.findall(r"```python\n(.*?)```", (EXAMPLES.parent / "docs" / "tables.md").read_text(), re.DOTALL)
+    text = (EXAMPLES.parent / "docs" / "tables.md").read_text()
+    block, registration = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     rows = np.random.default_rng(0).normal(size=(12, 2))
     names = {"X": rows, "y": rows[:, 0], "X_new": rows, "X_pool": rows}
     exec(block, names)
     assert (tmp_path / "model.ncp").exists()
     assert names["functions"].shape == (20, 12)
+    monkeypatch.setitem(RULES, "mine", lcmd)  # removed again after the test, like what takes its place
+    monkeypatch.setitem(SCORES, "high_std", information_gain)
+    exec(registration, names | {"my_rule": lcmd})
+    assert acquisitions()["mine"].title == "my rule"
+    assert acquisitions()["high_std"].function is not information_gain

@@ -59,7 +59,7 @@ def test_the_methods_of_the_paper_are_there():
 
 def test_titles_name_the_score_that_draws_labels():
     assert title("bbb+ncp") == "BBB+NCP"
-    assert title("odc+ncp@ood_probability") == "ODC+NCP, ood probability labels"
+    assert title("odc+ncp@ood_probability") == "ODC+NCP, OOD probability labels"
 
 
 @every_preset

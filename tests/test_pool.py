@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ncprior.cli.suggest import SCORES
+from ncprior.core.acquisition import score_names
 from ncprior.core.prediction import MixturePrediction, Prediction
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
@@ -75,7 +75,7 @@ def test_the_best_rows_come_first_with_the_reasons(model):
         np.testing.assert_allclose(rows[name], values[expected], rtol=1e-5)
 
 
-@pytest.mark.parametrize("acquisition", SCORES)
+@pytest.mark.parametrize("acquisition", score_names())
 @pytest.mark.parametrize("id_column", [None, "name"])
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_pieces_of_any_size_give_what_the_whole_gives(acquisition, id_column, temperature, model):

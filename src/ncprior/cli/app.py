@@ -13,6 +13,7 @@ import typer
 from typer._click.exceptions import ClickException
 
 from ncprior import __version__
+from ncprior.cli.acquisition_help import AcquisitionCommand
 from ncprior.cli.evaluate import evaluate
 from ncprior.cli.fit import fit
 from ncprior.cli.interrupts import KEPT, Stopped, ends_at_once, stoppable
@@ -31,7 +32,7 @@ app = typer.Typer(
     help="Neural regression that knows what it does not know, and says what to label next.",
 )
 for command in (fit, predict, suggest, evaluate, simulate):
-    app.command()(command)
+    app.command(cls=AcquisitionCommand if command in (suggest, simulate) else None)(command)
 app.add_typer(paper, name="paper")
 
 

@@ -27,8 +27,7 @@ def simulate(
     rules: Annotated[
         str,
         typer.Option(
-            help="Comma-separated: kmeans_inputs, kmeans_pp, lcmd, k_center, max_det, bait, information_gain, "
-            "uncertainty; random is always run."
+            help="Comma-separated: rules for batches (RULES) and scores of rows (SCORES); random is always run."
         ),
     ] = "kmeans_inputs",
     inputs: InputsOption = None,

@@ -12,10 +12,6 @@ from ncprior.errors import UserError
 
 MOST_ROWS = 1_000_000
 """That suggest picks: they are kept in memory, and compared with each other."""
-RULES = ("kmeans_inputs", "kmeans_pp", "lcmd", "k_center", "max_det", "bait")
-"""Rules for whole batches that the help names, the default first; `ncprior.tables.batches.RULES` has all there are."""
-SCORES = ("information_gain", "uncertainty", "predictive_variance", "predictive_std", "random")
-"""Scores of single rows that the help names; `ncprior.core.acquisition.SCORES` has all there are."""
 
 
 def suggest(
@@ -30,10 +26,9 @@ def suggest(
     acquisition: Annotated[
         str,
         typer.Option(
-            help=f"What makes rows worth a label: a rule for batches ({', '.join(RULES)}), or a score of every row "
-            f"({', '.join(SCORES)})."
+            help="What makes rows worth a label: a rule for batches (RULES), or a score of every row (SCORES)."
         ),
-    ] = RULES[0],
+    ] = "kmeans_inputs",
     temperature: Annotated[
         float, typer.Option(help="Above 0, rows are drawn at random, those with high scores more often.")
     ] = 0.0,
@@ -103,16 +98,18 @@ def check_suggest(count: int, acquisition: str, temperature: float, greedy: bool
         raise UserError(f"-n {count}: ask for at least one row")
     if count > MOST_ROWS:
         raise UserError(f"-n {count}: ask for at most {MOST_ROWS:,} rows; for more, sort what ncprior predict gives")
-    from ncprior.core import acquisition as scores
-    from ncprior.tables import batches
+    from ncprior.core.acquisition import score_names
+    from ncprior.tables.batches import RULES, acquisitions
 
-    if acquisition not in (known := [*batches.RULES, *scores.score_names()]):
-        raise UserError(f"unknown acquisition {acquisition!r}: choose from {', '.join(known)}")
+    if acquisition not in acquisitions():
+        raise UserError(f"unknown acquisition {acquisition!r}: choose from {', '.join(acquisitions())}")
     if not 0 <= temperature < float("inf"):
         raise UserError(f"--temperature {temperature:g}: give a number from 0 up, such as 0.5")
-    if acquisition in batches.RULES and (greedy or temperature > 0):
+    if acquisition in RULES and (greedy or temperature > 0):
         option = "--greedy" if greedy else "--temperature"
-        raise UserError(f"{option} is for scores of rows, and {acquisition} is none: add --acquisition {SCORES[0]}")
+        raise UserError(
+            f"{option} is for scores of rows, and {acquisition} is none: add --acquisition {score_names()[0]}"
+        )
     if greedy and (temperature > 0 or acquisition == "random"):
         other = "--temperature" if temperature > 0 else "--acquisition random"
         raise UserError(f"--greedy leaves nothing to chance, {other} does; leave one of them out")

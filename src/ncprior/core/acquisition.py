@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ncprior.core.prediction import MixturePrediction, Predictive
+from ncprior.core.registry import Entry, Registry, Style
 from ncprior.errors import UserError
 
 Score = Callable[[Predictive], Array]
@@ -68,21 +69,63 @@ def random(prediction: Predictive) -> Array:
     return jnp.zeros_like(prediction.std).mean(-1)
 
 
-SCORES: dict[str, Score] = {
-    "information_gain": information_gain,
-    "ood_information_gain": ood_information_gain,
-    "ood_probability": ood_probability,
-    "uncertainty": uncertainty,
-    "predictive_variance": predictive_variance,
-    "predictive_std": predictive_std,
-    "random": random,
-}
-"""Every score by name; a score of your own can be added, and is then known by its name everywhere."""
+SCORES: Registry[Score] = Registry(
+    {
+        "information_gain": Entry(
+            information_gain,
+            Style("information gain", "#0072B2", "-", "o"),
+            "what a label is expected to tell about the weights: high uncertainty, low noise",
+            "prediction",
+        ),
+        "ood_information_gain": Entry(
+            ood_information_gain,
+            Style("OOD information gain", "#0072B2", ":", "o"),
+            "the information gain with the probability of being out of distribution as the variance",
+            "ood_prediction",
+        ),
+        "ood_probability": Entry(
+            ood_probability,
+            Style("OOD probability", "#D55E00", "-.", "v"),
+            "the probability of being out of distribution",
+            "ood_prediction",
+        ),
+        "uncertainty": Entry(
+            uncertainty,
+            Style("uncertainty", "#D55E00", ":", "v"),
+            "the logarithm of the uncertainty, whatever the noise",
+            "prediction",
+        ),
+        "predictive_variance": Entry(
+            predictive_variance,
+            Style("predictive variance", "#44AA99", "--", "<"),
+            "the variance of the prediction, uncertainty and noise together",
+            "prediction",
+        ),
+        "predictive_std": Entry(
+            predictive_std,
+            Style("predictive std", "#999933", "-.", ">"),
+            "the standard deviation of the prediction",
+            "prediction",
+        ),
+        "random": Entry(
+            random,
+            Style("random", "#000000", "--", "x"),
+            "the same for every row: the control that every other choice must beat",
+            "prediction",
+        ),
+    },
+    compares="prediction",
+)
+"""Every score by name. Add one of your own as an `Entry`, or as a plain function: ``SCORES["mine"] = function``.
+
+The colours here and in `ncprior.tables.batches.RULES` are those of Okabe and Ito (2008) and of Tol (2021), which people
+with any kind of colour vision can tell apart.
+"""
 
 
 def score_names() -> list[str]:
     """Names of the scores that any prediction has: all but those of the OOD classifier."""
-    return [name for name in SCORES if not name.startswith("ood_")]
+    return [name for name, entry in SCORES.items() if entry.compares == "prediction"]
 
 
 def score_of(score: str | Score) -> Score:
@@ -91,7 +134,7 @@ def score_of(score: str | Score) -> Score:
         return score
     if score not in score_names():
         raise UserError(f"unknown acquisition {score!r}: choose from {', '.join(score_names())}")
-    return SCORES[score]
+    return SCORES[score].function
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,25 @@ from ncprior.core.objectives import (
 )
 from ncprior.core.output_priors import OutputPrior
 from ncprior.core.prediction import MixturePrediction, Prediction, Predictive
+from ncprior.core.registry import Style, style_of
 from ncprior.core.settings import ABLATIONS, PAPER, Settings
 from ncprior.core.table_priors import Radial
 from ncprior.core.table_terms import AwayFromData, FadesWithLabels, NoiseTie
 
-TITLES = {"det": "Det", "det+ncp": "Det+NCP", "bbb": "BBB", "bbb+ncp": "BBB+NCP", "odc+ncp": "ODC+NCP"}
+STYLES = {
+    "det": Style("Det", "#D55E00", "--", "s"),
+    "det+ncp": Style("Det+NCP", "#CC79A7", "-.", "s"),
+    "bbb": Style("BBB", "#009E73", "--", "s"),
+    "bbb+ncp": Style("BBB+NCP", "#0072B2", "-", "s"),
+    "odc+ncp": Style("ODC+NCP", "#E69F00", "-", "s"),
+}
+"""Names of the methods, how the paper writes them, and how their curves are drawn.
+
+The colours are those of Okabe and Ito (2008), which people with any kind of colour vision can tell apart; the dashes
+tell the lines apart in grey print.
+"""
+
+TITLES = {name: style.title for name, style in STYLES.items()}
 """Names of the methods, and how the paper writes them."""
 
 
@@ -54,15 +68,19 @@ def split_name(name: str) -> tuple[str, str]:
 
 def title(name: str) -> str:
     """How a method is written in figures; a name that is none of theirs stays as it is."""
+    return method_style(name).title
+
+
+def method_style(name: str) -> Style:
+    """How ``NAME`` or ``NAME@VARIANT`` is written and drawn; dotted with another score than the method's own."""
     base, variant = split_name(name)
-    written = TITLES.get(base, base)
+    own = STYLES.get(base, Style(base))
     if not variant:
-        return written
-    return f"{written}, {ABLATIONS[variant].title if variant in ABLATIONS else _drawn_by(variant)}"
-
-
-def _drawn_by(score: str) -> str:
-    return f"{score.replace('_', ' ')} labels"
+        return own
+    if variant in ABLATIONS:
+        style = ABLATIONS[variant].style
+        return style._replace(title=f"{own.title}, {style.title}")
+    return own._replace(title=f"{own.title}, {style_of(variant, SCORES).title} labels", dash=":")
 
 
 _BLEND_NOISE = 0.1
@@ -154,7 +172,7 @@ def bayesian_ncp(settings: Settings, nll: Term, mean_ncp: Term) -> Objective:
 def acquire_by(score: str, settings: Settings) -> Acquisition:
     """Labels drawn by the score of this name; the exponent of the gain is for gains alone."""
     exponent = settings.gain_exponent if score.endswith("information_gain") else 1.0
-    return Acquisition(SCORES[score], exponent, settings.temperature, settings.draw)
+    return Acquisition(SCORES[score].function, exponent, settings.temperature, settings.draw)
 
 
 def make_init(

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple
 
 from ncprior.core.acquisition import Draw
+from ncprior.core.registry import Style
 from ncprior.errors import check_limits
 from ncprior.schema import Length, Range, check_fields
 
@@ -139,15 +140,21 @@ FLIGHTS_PRESETS = {
 
 
 class Ablation(NamedTuple):
-    """A variant of BBB+NCP that the paper mentions: how it is written, and its settings."""
+    """A variant of BBB+NCP that the paper mentions: how it is written and drawn, and its settings.
 
-    title: str
+    Variants are drawn beside BBB+NCP alone, so that the colours of other methods are free.
+    """
+
+    style: Style
     change: Callable[[Settings], Settings]
 
 
 ABLATIONS = {
-    "reverse": Ablation("reverse KL", lambda settings: replace(settings, direction="reverse")),
-    "weight_prior": Ablation("weight prior too", lambda settings: replace(settings, ncp_weight_kl=settings.weight_kl)),
+    "reverse": Ablation(Style("reverse KL", "#E69F00", "--"), lambda settings: replace(settings, direction="reverse")),
+    "weight_prior": Ablation(
+        Style("weight prior too", "#009E73", "-."),
+        lambda settings: replace(settings, ncp_weight_kl=settings.weight_kl),
+    ),
 }
 """What the paper says makes no difference: the KL divergence of appendix B, which has the other direction, and a normal
 prior on the weights beside NCP, with the weight that it has in BBB."""

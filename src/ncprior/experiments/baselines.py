@@ -4,6 +4,7 @@ Every baseline sees the encoded columns that a network sees, of the training row
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.model_selection import KFold
 from threadpoolctl import threadpool_limits
 
 from ncprior.core.prediction import Prediction
+from ncprior.core.registry import Style
 from ncprior.data.encoding import Encoder
 from ncprior.experiments.scores import Standardised
 from ncprior.tables.recipe import units
@@ -30,7 +32,7 @@ _MANY = 100_000
 def fit(name: str, inputs: pa.Table, targets: np.ndarray, seed: int) -> Callable[[pa.Table], Standardised]:
     """The baseline of this name, trained on these rows: a function that predicts rows of a table."""
     encoder = Encoder.fit(inputs)
-    fitted = BASELINES[name](encoder.transform(inputs).astype(np.float64), targets, seed)
+    fitted = BASELINES[name].fit(encoder.transform(inputs).astype(np.float64), targets, seed)
     shift, scale = (float(part[0]) for part in units(targets[:, None], None))
 
     def predict(rows: pa.Table) -> Standardised:
@@ -122,10 +124,17 @@ def fit_forest(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:
     return predict
 
 
-BASELINES: dict[str, Callable[[np.ndarray, np.ndarray, int], Fitted]] = {
-    "mean": fit_mean,
-    "linear": fit_linear,
-    "boosting": fit_boosting,
-    "forest": fit_forest,
+class Baseline(NamedTuple):
+    """A baseline: how it is written and drawn, and ``fit(inputs, targets, seed)``."""
+
+    style: Style
+    fit: Callable[[np.ndarray, np.ndarray, int], Fitted]
+
+
+BASELINES = {
+    "mean": Baseline(Style("train mean", "#999999", ":", "x"), fit_mean),
+    "linear": Baseline(Style("linear", "#56B4E9", "-.", "v"), fit_linear),
+    "boosting": Baseline(Style("boosted trees", "#000000", "--", "D"), fit_boosting),
+    "forest": Baseline(Style("random forest", "#882255", "-.", "^"), fit_forest),
 }
 """Every baseline by name."""

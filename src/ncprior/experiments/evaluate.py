@@ -16,28 +16,45 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ncprior.core.methods import TITLES
+from ncprior.core.methods import STYLES
+from ncprior.core.registry import Style, style_of
 from ncprior.data import labelled
 from ncprior.data.labelled import Labelled
 from ncprior.data.splits import Split, gap_splits, random_splits, tail_splits, time_split
 from ncprior.errors import UserError, check_limits
 from ncprior.experiments import baselines
-from ncprior.experiments.baselines import BASELINES
+from ncprior.experiments.baselines import BASELINES, Baseline
 from ncprior.experiments.records import Records, summary
 from ncprior.experiments.scores import LEVELS, Standardised, detection, predict, scores
 from ncprior.tables.estimator import NCPRegressor
 from ncprior.tables.options import without_effect
 
 NAME = "evaluate"
-ABLATIONS: dict[str, dict[str, Any]] = {
-    "no-ncp": {"gamma": 0.0},
-    "one-member": {"members": 1},
-    "no-early-stopping": {"early_stopping": False},
-    "constant-gamma": {"gamma_per_label": False, "gamma": 0.1},
+
+
+class Variant(NamedTuple):
+    """A network: how it is written and drawn, and the arguments of `NCPRegressor` that make it."""
+
+    style: Style
+    arguments: dict[str, Any]
+
+
+ABLATIONS = {
+    "no-ncp": Variant(Style("without NCP", "#D55E00", "--", "v"), {"gamma": 0.0}),
+    "one-member": Variant(Style("one member", "#E69F00", "-.", "D"), {"members": 1}),
+    "no-early-stopping": Variant(Style("without early stopping", "#009E73", ":", "^"), {"early_stopping": False}),
+    "constant-gamma": Variant(Style("constant gamma", "#CC79A7", "--", "P"), {"gamma_per_label": False, "gamma": 0.1}),
 }
-"""The default estimator without one of its parts, as arguments of `NCPRegressor`."""
-VARIANTS: dict[str, dict[str, Any]] = {"ncp": {}, **{name: {"method": name} for name in TITLES}, **ABLATIONS}
-"""Every network by name, as arguments of `NCPRegressor`; ``ncp`` is the default."""
+"""The default estimator without one of its parts."""
+VARIANTS = {
+    "ncp": Variant(Style("NCP (default)", "#0072B2", "-", "o"), {}),
+    **{name: Variant(style, {"method": name}) for name, style in STYLES.items()},
+    "bbb+ncp": Variant(STYLES["bbb+ncp"]._replace(dash=":"), {"method": "bbb+ncp"}),  # the solid line is that of ncp
+    **ABLATIONS,
+}
+"""Every network by name; ``ncp`` is the default estimator."""
+METHODS: dict[str, Variant | Baseline] = {**VARIANTS, **BASELINES}
+"""Every method by name."""
 GROUPS = {"baselines": tuple(BASELINES), "ablations": ("ncp", *ABLATIONS)}
 """Names that stand for several methods."""
 DEFAULT_METHODS = ("ncp", *BASELINES)
@@ -75,11 +92,12 @@ class Config:
         if kind not in (*MOST_SPLITS, "time") or (kind == "time") != bool(column):
             raise UserError(f"unknown split {self.split!r}: choose random, gap, tail, or time:COLUMN")
         for name in self.methods:
-            if name not in VARIANTS and name not in BASELINES:
-                raise UserError(f"unknown method {name!r}: choose from {', '.join([*VARIANTS, *BASELINES, *GROUPS])}")
+            if name not in METHODS:
+                raise UserError(f"unknown method {name!r}: choose from {', '.join([*METHODS, *GROUPS])}")
         if not self.methods:
-            raise UserError(f"no method given: choose from {', '.join([*VARIANTS, *BASELINES, *GROUPS])}")
-        networks = [NCPRegressor(**{**self.estimator, **VARIANTS[name]}) for name in self.methods if name in VARIANTS]
+            raise UserError(f"no method given: choose from {', '.join([*METHODS, *GROUPS])}")
+        variants = [VARIANTS[name] for name in self.methods if name in VARIANTS]
+        networks = [NCPRegressor(**{**self.estimator, **variant.arguments}) for variant in variants]
         for name in self.estimator if networks else ():
             if all(name in without_effect(one) for one in networks):
                 raise UserError(f"{name} has no effect on any of {', '.join(self.methods)}; leave it out")
@@ -97,6 +115,11 @@ class Progress(NamedTuple):
     done: int
     total: int
     state: str
+
+
+def method_style(name: str) -> Style:
+    """How a method is written and drawn; in grey if there is none of this name."""
+    return style_of(name, METHODS)
 
 
 def expand(names: Sequence[str]) -> tuple[str, ...]:
@@ -138,7 +161,7 @@ def fit(config: Config, data: Labelled, split: Split, method: str, seed: int) ->
 
 def network(arguments: dict[str, Any], method: str) -> NCPRegressor:
     """The network of a method, with those of the arguments for all networks that have an effect on it."""
-    model = NCPRegressor(**{**arguments, **VARIANTS[method]})
+    model = NCPRegressor(**{**arguments, **VARIANTS[method].arguments})
     return model.set_params(**{name: NCPRegressor().get_params()[name] for name in without_effect(model)})
 
 

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ncprior.core.acquisition import score_names
+from ncprior.core.registry import Style, style_of
 from ncprior.data import labelled
 from ncprior.data.labelled import Labelled
 from ncprior.errors import UserError, check_limits
 from ncprior.experiments.evaluate import Progress
 from ncprior.experiments.records import Records
 from ncprior.experiments.scores import predict, scores
-from ncprior.tables.batches import DEFAULT_RULE, RULES
+from ncprior.tables.batches import DEFAULT_RULE, acquisitions
 from ncprior.tables.estimator import NCPRegressor
 
 NAME = "simulate"
@@ -65,8 +65,8 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in self.rules:
-            if name not in (known := [*RULES, *score_names()]):
-                raise UserError(f"unknown rule {name!r}: choose from {', '.join(known)}")
+            if name not in acquisitions():
+                raise UserError(f"unknown rule {name!r}: choose from {', '.join(acquisitions())}")
         if CONTROL not in self.rules:
             raise UserError(f"{CONTROL} must be among the rules, as it is what the others are compared with")
         for name, least in (("seeds", 1), ("initial", 2), ("batch", 1), ("labels", 3)):
@@ -83,6 +83,11 @@ class Saving(NamedTuple):
     mean: float
     low: float
     high: float
+
+
+def rule_style(name: str) -> Style:
+    """How a rule or score is written and drawn; in grey if it is not registered in this process."""
+    return style_of(name, acquisitions())
 
 
 def counts(config: Config, rows: int) -> list[int]:

@@ -11,12 +11,12 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from ncprior.errors import UserError
 from ncprior.experiments import evaluate
+from ncprior.experiments.evaluate import method_style
 from ncprior.experiments.records import Records
 from ncprior.report.claims.verdicts import FEWEST_SEEDS, all_of, judge, lower
 from ncprior.report.differences import quick_note
-from ncprior.report.looks import LOOKS, handles, name_cell
-from ncprior.report.sections import Cell, Picture, Section, Table, number
-from ncprior.report.styles import add_legend, label, new_panels, style
+from ncprior.report.sections import Cell, Picture, Section, Table, name_cell, number
+from ncprior.report.styles import add_legend, figure_style, label, legend_lines, new_panels
 
 _HEADINGS = {
     "rmse": "RMSE",
@@ -70,7 +70,7 @@ def evaluate_section(records: Records) -> Section:
     picture = Picture("trust", "How far the uncertainty can be trusted", caption, draw)
     tables = [_metrics_table(results), _splits_table(results, densities)]
     failed = [
-        f"{LOOKS[run['method']].title}, {run['split']}, seed {run['seed']}: {run['failed']}"
+        f"{method_style(run['method']).title}, {run['split']}, seed {run['seed']}: {run['failed']}"
         for run in results["failed"]
     ]
     smaller = quick_note(config, evaluate.QUICK, evaluate.QUICK_ESTIMATOR)
@@ -84,7 +84,7 @@ def verdict(results: dict[str, Any], densities: dict[str, np.ndarray]) -> str:
     """
     methods = results["methods"]
     name = next((name for name in methods if name not in evaluate.BASELINES), next(iter(methods)))
-    of, title = methods[name], LOOKS[name].title
+    of, title = methods[name], method_style(name).title
     rows = min(results["rows"], sum(split["test"] for split in results["splits"]))
     said = f"Of the rows, {of['coverage']['mean']:.0%} were inside the 90% intervals of {title}"
     sure, unsure = off_levels(of["calibration"], rows)
@@ -101,7 +101,7 @@ def verdict(results: dict[str, Any], densities: dict[str, np.ndarray]) -> str:
         return f"{said}."
     best = min(methods, key=lambda other: _best_first(densities[other]))
     others = [lower(densities[best], densities[other]) for other in methods if other != best]
-    whose = "it has" if best == name else f"{LOOKS[best].title} has"
+    whose = "it has" if best == name else f"{method_style(best).title} has"
     if all_of(judge(other) for other in others) == "holds":
         return f"{said}; {whose} the best density of {len(methods)} methods."
     splits = len(densities[best])
@@ -139,23 +139,23 @@ def _listed(words: Iterable[str]) -> str:
 
 def draw_trust(methods: dict[str, Any], unit: str, detected: list[str], *, narrow: bool = False) -> Figure:
     """Calibration curve, error against uncertainty, and bars of detection where test rows are unlike the others."""
-    with style():
+    with figure_style():
         count = 3 if detected else 2
         figure, axes = new_panels(count, 3.0, narrow=narrow, widths=[1, 1, 0.8][:count])
         _draw_calibration(axes[0], methods)
         _draw_errors(axes[1], methods, unit)
         if detected:
             _draw_detection(axes[2], {name: methods[name]["detection"] for name in detected}, tall=not narrow)
-        add_legend(figure, handles(methods), narrow=narrow, columns=5)
+        add_legend(figure, legend_lines(map(method_style, methods), markers=True), narrow=narrow, columns=5)
         return figure
 
 
 def _draw_calibration(axis: Axes, methods: dict[str, Any]) -> None:
     axis.plot([0, 1], [0, 1], color="#BBBBBB", linewidth=0.8)
     for name, of in methods.items():
-        look, levels = LOOKS[name], [float(level) for level in of["calibration"]]
+        style, levels = method_style(name), [float(level) for level in of["calibration"]]
         shares = list(of["calibration"].values())
-        axis.plot(levels, shares, look.line.dash, color=look.line.colour, marker=look.marker, markersize=2.5)
+        axis.plot(levels, shares, style.dash, color=style.colour, marker=style.marker, markersize=2.5)
     ticks = [0, 0.25, 0.5, 0.75, 1]
     axis.set(title="Calibration", xlabel="Level of the interval", ylabel="Share of test rows inside", aspect="equal")
     axis.set(xlim=(0, 1), ylim=(0, 1), xticks=ticks, yticks=ticks)
@@ -164,11 +164,11 @@ def _draw_calibration(axis: Axes, methods: dict[str, Any]) -> None:
 def _draw_errors(axis: Axes, methods: dict[str, Any], unit: str) -> None:
     shown: list[float] = []
     for name, of in methods.items():
-        look = LOOKS[name]
+        style = method_style(name)
         std, rmse = (np.array([one[key] for one in of["bins"]], float) for key in ("std", "rmse"))
         if std.max() <= 1.01 * std.min():  # the same for every row, so that groups mean nothing
             std, rmse = (np.sqrt(np.mean(part**2, keepdims=True)) for part in (std, rmse))
-        axis.plot(std, rmse, look.line.dash, color=look.line.colour, marker=look.marker, markersize=3)
+        axis.plot(std, rmse, style.dash, color=style.colour, marker=style.marker, markersize=3)
         shown += [value for value in (*std, *rmse) if np.isfinite(value) and value > 0]
     low, high = (min(shown) / 1.2, max(shown) * 1.2) if shown else (0.1, 1.0)
     axis.plot([low, high], [low, high], color="#BBBBBB", linewidth=0.8, zorder=0)
@@ -184,12 +184,12 @@ def _draw_detection(axis: Axes, found: dict[str, dict[str, float]], *, tall: boo
     places = np.arange(len(found))[::-1]
     for place, (name, value) in zip(places, found.items(), strict=True):
         spread = {"xerr": value["std"], "error_kw": {"elinewidth": 0.8}} if value["std"] else {}
-        axis.barh(place, _mean(value), color=LOOKS[name].line.colour, height=0.65, **spread)  # type: ignore[arg-type]
+        axis.barh(place, _mean(value), color=method_style(name).colour, height=0.65, **spread)  # type: ignore[arg-type]
     axis.axvline(0.5, color="#555555", linewidth=0.8, linestyle=":")
     if tall:
         axis.set_box_aspect(1.25)
     axis.set(title="Detection", xlabel="AUROC", xlim=(0, 1), xticks=[0, 0.5, 1], yticks=places)
-    axis.set_yticklabels([LOOKS[name].title.replace("without ", "no ") for name in found])
+    axis.set_yticklabels([method_style(name).title.replace("without ", "no ") for name in found])
 
 
 def _metrics_table(results: dict[str, Any]) -> Table:
@@ -211,7 +211,7 @@ def _metrics_table(results: dict[str, Any]) -> Table:
         spread = f" ± {number(of['std'])}" if methods[name]["runs"] > 1 else ""
         return Cell(number(of["mean"]) + spread, best=best.get(metric) == name)
 
-    rows = [[name_cell(name), *(cell(name, metric) for metric in shown)] for name in methods]
+    rows = [[name_cell(name, method_style(name).title), *(cell(name, metric) for metric in shown)] for name in methods]
     note = (
         f"Mean ± standard deviation over splits and seeds, RMSE and CRPS in units of {results['config']['target']}. "
         "Lower is better; coverage is best at 0.9, and detection at 1. The density of a method tells most: it rewards "
@@ -241,7 +241,7 @@ def _splits_table(results: dict[str, Any], densities: dict[str, np.ndarray]) -> 
         cells = [Cell(number(means[name]), best=name == best) for name in names]
         rows.append([Cell(split["name"], f"{split['train']:,} train, {split['test']:,} test"), *cells])
     note = "NLPD in nats on each split, mean over seeds; lower is better."
-    return Table("Split by split", note, ["Split", *(LOOKS[name].title for name in names)], rows)
+    return Table("Split by split", note, ["Split", *(method_style(name).title for name in names)], rows)
 
 
 def _detecting(methods: dict[str, Any]) -> list[str]:

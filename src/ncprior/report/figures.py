@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ncprior.core.methods import split_name, title
+from ncprior.core.methods import method_style, split_name, title
 from ncprior.experiments.paper.robustness import NO_NOISE, Setting
 from ncprior.experiments.records import Records
 from ncprior.report.styles import (
@@ -17,11 +17,11 @@ from ncprior.report.styles import (
     UNCERTAINTY,
     WIDE,
     add_legend,
-    line,
+    figure_style,
+    legend_lines,
     new_figure,
     new_panels,
     note_above,
-    style,
 )
 
 _PANELS = {
@@ -65,7 +65,7 @@ def draw_learning_curves(curves: dict[str, dict[str, Curve]], unit: str = "", *,
     The vertical axes show the methods that stay near the best one; a method that leaves them is named, with its
     final value, above the panel.
     """
-    with style():
+    with figure_style():
         figure, axes = new_panels(len(_PANELS), 2.5, narrow=narrow)
         for axis, (metric, heading) in zip(axes, _PANELS.items(), strict=True):
             of = f" ({unit})" if unit and metric.endswith("rmse") else ""
@@ -73,20 +73,16 @@ def draw_learning_curves(curves: dict[str, dict[str, Curve]], unit: str = "", *,
             low, high = _limits(curves[metric])
             gone = []
             for name, (labels, mean, std) in curves[metric].items():
-                colour, dash = line(name)
-                axis.plot(labels, mean, dash, color=colour)
+                method = method_style(name)
+                axis.plot(labels, mean, method.dash, color=method.colour)
                 # The spread of a method that has left the panel would cover it all.
                 inside = mean <= high
-                axis.fill_between(labels, mean - std, mean + std, inside, color=colour, alpha=0.18, linewidth=0)
+                axis.fill_between(labels, mean - std, mean + std, inside, color=method.colour, alpha=0.18, linewidth=0)
                 if mean[-1] > high:
                     gone.append(f"{title(name)} ends at {_short(mean[-1])} ↑")
             axis.set_ylim(low, high)
             note_above(axis, gone)
-        handles = [
-            Line2D([], [], color=line(name).colour, linestyle=line(name).dash, label=title(name))
-            for name in curves["test_rmse"]
-        ]
-        add_legend(figure, handles, narrow=narrow, columns=5)
+        add_legend(figure, legend_lines(map(method_style, curves["test_rmse"])), narrow=narrow, columns=5)
         return figure
 
 
@@ -122,7 +118,7 @@ def collect_beliefs(records: Records, seed: int = 0) -> dict[str, Belief]:
 def draw_beliefs(beliefs: dict[str, Belief], *, narrow: bool = False) -> Figure:
     """Predictive mean and two standard deviations, split into noise and uncertainty, as in Figure 1 of the paper."""
     count = len(beliefs)
-    with style():
+    with figure_style():
         if narrow:
             figure = new_figure(NARROW, 0.6 + 2.7 * count)
             pairs = figure.subplots(2 * count, 1, squeeze=False, height_ratios=[4, 1] * count).reshape(count, 2)
@@ -190,14 +186,14 @@ def draw_robustness(
 
     Solid lines are Gaussian and dashed lines uniform noise; the baselines, which have no input noise, are level.
     """
-    with style():
+    with figure_style():
         figure, axes = new_panels(2, 2.9, narrow=narrow)
         for axis, metric in zip(axes, ("test_rmse", "test_nlpd"), strict=True):
             of = f" ({unit})" if unit and metric == "test_rmse" else ""
             axis.set(title=_PANELS[metric] + of, xlabel=r"Variance of the input noise, $\sigma_x^2$")
             shown, levels = [], {}
             for name, table in results.items():
-                colour = line(name).colour
+                colour = method_style(name).colour
                 for noise, mark in _NOISES.items():
                     points = [(size, value[metric]) for (kind, size), value in table.items() if kind == noise]
                     if not points:
@@ -216,20 +212,20 @@ def draw_robustness(
                 if not np.isfinite(level):
                     continue
                 if min(shown) - height <= level <= max(shown) + height:
-                    axis.axhline(level, color=line(name).colour, linestyle=":", linewidth=1.3)
+                    axis.axhline(level, color=method_style(name).colour, linestyle=":", linewidth=1.3)
                     shown.append(level)
                 else:
                     gone.append(f"{title(name)}: {_short(level)} {'↑' if level > max(shown) else '↓'}")
             axis.set_ylim(min(shown) - 0.05 * height, max(shown) + 0.05 * height)
             note_above(axis, gone)
         handles = [
-            Line2D([], [], color=line(name).colour, linestyle=mark, label=f"{title(name)}, {noise}")
+            Line2D([], [], color=method_style(name).colour, linestyle=mark, label=f"{title(name)}, {noise}")
             for name, table in results.items()
             if NO_NOISE not in table
             for noise, mark in _NOISES.items()
         ]
         handles += [
-            Line2D([], [], color=line(name).colour, linestyle=":", label=f"{title(name)} (median)")
+            Line2D([], [], color=method_style(name).colour, linestyle=":", label=f"{title(name)} (median)")
             for name, table in results.items()
             if NO_NOISE in table
         ]

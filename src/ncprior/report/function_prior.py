@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from ncprior.experiments.paper import function_prior
 from ncprior.experiments.records import Records
 from ncprior.report.sections import Cell, Picture, Section, Table, number
-from ncprior.report.styles import UNCERTAINTY, add_legend, new_panels, style
+from ncprior.report.styles import UNCERTAINTY, add_legend, figure_style, new_panels
 
 _HEADINGS = {
     "initial": "Before training",
@@ -97,7 +97,7 @@ def collect(records: Records) -> dict[str, Functions]:
 
 def draw_functions(stages: dict[str, Functions], *, narrow: bool = False) -> Figure:
     """A panel for each stage: functions, their mean and two standard deviations."""
-    with style():
+    with figure_style():
         figure, axes = new_panels(len(stages), 2.3, narrow=narrow)
         highest = 1.1 * max(float(np.max(np.abs(of.mean) + 2 * of.std)) for of in stages.values())
         for axis, (stage, (x, mean, std, draws, targets, inputs)) in zip(axes, stages.items(), strict=True):

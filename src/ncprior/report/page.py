@@ -20,7 +20,7 @@ from ncprior.report.evaluate import evaluate_section
 from ncprior.report.function_prior import function_prior_section
 from ncprior.report.sections import Picture, Section, plain
 from ncprior.report.simulate import simulate_section
-from ncprior.report.styles import style
+from ncprior.report.styles import figure_style
 
 _FORMATS = ("svg", "png", "pdf")
 
@@ -93,7 +93,7 @@ def _drawn(figure: Figure, kind: str) -> bytes:
     # Without the date the same records give the same file.
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
     buffer = io.BytesIO()
-    with style():
+    with figure_style():
         figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
     return buffer.getvalue()
 

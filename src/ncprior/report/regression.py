@@ -4,12 +4,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from ncprior.core.methods import TITLES
+from ncprior.core.methods import STYLES, title
+from ncprior.core.registry import Style
 from ncprior.experiments.records import Records
-from ncprior.report.styles import LINES, add_legend, new_panels, style
+from ncprior.report.styles import add_legend, figure_style, legend_lines, new_panels
 
 PUBLISHED: dict[str, tuple[float | None, float | None]] = {
     "gPoE (Deisenroth & Ng 2015)": (8.1, None),
@@ -23,12 +23,20 @@ PUBLISHED: dict[str, tuple[float | None, float | None]] = {
 }
 """Table 1 of the paper: NLPD and RMSE in minutes, on the authors' split, which is not known to be any of ours."""
 
+
+class Baseline(NamedTuple):
+    """A baseline: how it is written and drawn, and what the table adds to that."""
+
+    style: Style
+    detail: str = ""
+
+
 BASELINES = {
-    "mean": "Train mean",
-    "linear": "Linear regression",
-    "boosting": "Boosted trees (HistGradientBoosting, 400 iterations, 63 leaves)",
+    "mean": Baseline(Style("Train mean", "#777777", ":")),
+    "linear": Baseline(Style("Linear regression", "#777777", "-.")),
+    "boosting": Baseline(Style("Boosted trees", "#777777", "--"), " (HistGradientBoosting, 400 iterations, 63 leaves)"),
 }
-"""What `ncprior.experiments.paper.regression.baselines` computes, and how the table writes it."""
+"""What `ncprior.experiments.paper.regression.baselines` computes."""
 
 _PANELS = {
     "train_rmse": "Train RMSE",
@@ -36,7 +44,6 @@ _PANELS = {
     "test_rmse": "Test RMSE",
     "test_nlpd": "Test NLPD",
 }
-_BASELINE_LINES: dict[str, Literal[":", "-.", "--"]] = {"mean": ":", "linear": "-.", "boosting": "--"}
 
 
 class Value(NamedTuple):
@@ -75,7 +82,7 @@ def collect_table(records: Records) -> list[Row]:
     own = "npy" if config["source"] == "npy" else f"{config['source']}, {config['split']}"
     for name, values in results["baselines"].items():
         numbers = {field: Value(values[key]) for field, key in keys.items()}
-        rows.append(Row(BASELINES[name], "baseline", own, **numbers))
+        rows.append(Row(BASELINES[name].style.title + BASELINES[name].detail, "baseline", own, **numbers))
     seeds, epochs = config["seeds"], config["schedule"]["epochs"]
     for name, metrics in results["methods"].items():
         failed = results["failed_seeds"].get(name, {})
@@ -89,7 +96,7 @@ def collect_table(records: Records) -> list[Row]:
         numbers = {
             field: Value(**metrics[key]) if several else Value(metrics[key]["mean"]) for field, key in keys.items()
         }
-        rows.append(Row(TITLES[name], "this run", note, **numbers))
+        rows.append(Row(title(name), "this run", note, **numbers))
     return rows
 
 
@@ -130,33 +137,27 @@ def draw_curves(
 
     A dot marks the weights that were kept, grey lines are the baselines.
     """
-    with style():
+    with figure_style():
         figure, axes = new_panels(len(_PANELS), 2.3, narrow=narrow)
-        for axis, (metric, title) in zip(axes, _PANELS.items(), strict=True):
+        for axis, (metric, heading) in zip(axes, _PANELS.items(), strict=True):
             of = f" ({unit})" if unit and metric.endswith("rmse") else ""
-            axis.set(title=title + of, xlabel="Epochs")
+            axis.set(title=heading + of, xlabel="Epochs")
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             for name, seeds in curves[metric].items():
-                colour, dash = LINES[name]
+                method = STYLES[name]
                 for epochs, values, chosen in seeds:
-                    axis.plot(epochs, values, dash, color=colour, linewidth=None if len(seeds) == 1 else 0.8)
-                    axis.plot(epochs[epochs == chosen], values[epochs == chosen], "o", color=colour, markersize=3)
+                    axis.plot(
+                        epochs, values, method.dash, color=method.colour, linewidth=None if len(seeds) == 1 else 0.8
+                    )
+                    axis.plot(
+                        epochs[epochs == chosen], values[epochs == chosen], "o", color=method.colour, markersize=3
+                    )
             for name, scores in (baselines or {}).items():
-                axis.axhline(scores[metric], color="#777777", linewidth=0.8, linestyle=_BASELINE_LINES[name])
-        handles = [
-            Line2D([], [], color=LINES[name].colour, linestyle=LINES[name].dash, label=TITLES[name])
-            for name in curves["test_rmse"]
-        ]
-        handles += [
-            Line2D(
-                [],
-                [],
-                color="#777777",
-                linewidth=0.8,
-                linestyle=_BASELINE_LINES[name],
-                label=BASELINES[name].split(" (")[0],
-            )
-            for name in baselines or {}
-        ]
+                own = BASELINES[name].style
+                axis.axhline(scores[metric], color=own.colour, linewidth=0.8, linestyle=own.dash)
+        handles = legend_lines(STYLES[name] for name in curves["test_rmse"])
+        for line in legend_lines(BASELINES[name].style for name in baselines or {}):
+            line.set_linewidth(0.8)
+            handles.append(line)
         add_legend(figure, handles, narrow=narrow, columns=len(handles))
         return figure

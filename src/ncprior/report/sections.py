@@ -55,6 +55,11 @@ class Section(NamedTuple):
     smaller: str = ""  # in what the run falls short of the experiment that it stands for
 
 
+def name_cell(name: str, title: str) -> Cell:
+    """The first cell of a row: the title, and the name on the command line if that is another."""
+    return Cell(title, "" if title.lower() == name else name)
+
+
 def number(value: float | None) -> str:
     """A number as tables show it."""
     if value is None or value != value:  # NaN

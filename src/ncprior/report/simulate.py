@@ -10,9 +10,8 @@ from ncprior.experiments import simulate
 from ncprior.experiments.records import Records
 from ncprior.report.claims.verdicts import FEWEST_SEEDS
 from ncprior.report.differences import quick_note
-from ncprior.report.looks import LOOKS, handles, name_cell
-from ncprior.report.sections import Cell, Picture, Section, Table, number
-from ncprior.report.styles import add_legend, label, new_panels, style
+from ncprior.report.sections import Cell, Picture, Section, Table, name_cell, number
+from ncprior.report.styles import add_legend, figure_style, label, legend_lines, new_panels
 
 
 def simulate_section(records: Records) -> Section:
@@ -44,12 +43,10 @@ def savings(results: dict[str, Any]) -> str:
         return "There is no rule to compare with random."
     best = max(found, key=lambda rule: found[rule]["mean"])
     mean, low, high = (found[best][key] for key in ("mean", "low", "high"))
-    said = (
-        f"For the error of random labels, {LOOKS[best].title} needed {abs(mean):.0%} {'fewer' if mean > 0 else 'more'} "
-    )
-    said += (
-        "on average" if len(found) == 1 else f"on average, which is the {'most' if mean > 0 else 'least'} of the rules"
-    )
+    title, compared = simulate.rule_style(best).title, f"{abs(mean):.0%} {'fewer' if mean > 0 else 'more'}"
+    said = f"For the error of random labels, {title} needed {compared} on average"
+    if len(found) > 1:
+        said += f", which is the {'most' if mean > 0 else 'least'} of the rules"
     seeds = results["config"]["seeds"]
     if seeds < FEWEST_SEEDS:
         counted = "one seed settles" if seeds == 1 else f"{seeds} seeds settle"
@@ -60,25 +57,26 @@ def savings(results: dict[str, Any]) -> str:
 
 def draw_simulation(labels: list[int], rules: dict[str, Any], unit: str, seeds: int, *, narrow: bool = False) -> Figure:
     """RMSE and NLPD on test rows against the number of labels, for each rule: means with their standard errors."""
-    with style():
+    with figure_style():
         figure, axes = new_panels(2, 3.0, narrow=narrow)
         for axis, metric in zip(axes, simulate.COMPARED, strict=True):
             for rule, of in rules.items():
-                look = LOOKS[rule]
+                style = simulate.rule_style(rule)
                 mean, std = (np.array(of[metric][key], float) for key in ("mean", "std"))
-                axis.plot(labels, mean, look.line.dash, color=look.line.colour, marker=look.marker, markersize=2.5)
+                axis.plot(labels, mean, style.dash, color=style.colour, marker=style.marker, markersize=2.5)
                 error = std / max(seeds - 1, 1) ** 0.5
-                axis.fill_between(labels, mean - error, mean + error, color=look.line.colour, alpha=0.12, linewidth=0)
+                axis.fill_between(labels, mean - error, mean + error, color=style.colour, alpha=0.12, linewidth=0)
             heading = f"Test RMSE ({unit})" if metric == "rmse" else "Test NLPD (nats)"
             axis.set(xlabel="Labels", ylabel=heading)
-        add_legend(figure, handles(rules), narrow=narrow, columns=5)
+        lines = legend_lines(map(simulate.rule_style, rules), markers=True)
+        add_legend(figure, lines, narrow=narrow, columns=5)
         return figure
 
 
 def _saved_table(results: dict[str, Any]) -> Table:
     rows = []
     for rule, of in results["rules"].items():
-        cells = [name_cell(rule)]
+        cells = [name_cell(rule, simulate.rule_style(rule).title)]
         for metric in simulate.COMPARED:
             cells.append(Cell(number(of[metric]["mean"][-1]), f"± {number(of[metric]['std'][-1])}"))
         for metric in simulate.COMPARED:

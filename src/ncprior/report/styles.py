@@ -1,48 +1,21 @@
-"""How figures look: one colour and line for each method everywhere, legible in a paper's column."""
+"""How figures are drawn: fonts, sizes, panels and legends, legible in a paper's column.
 
-from collections.abc import Iterator, Sequence
+Colours and lines of methods, rules and scores are in their registries: see `ncprior.core.registry.Style`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from ncprior.core.methods import split_name
+from ncprior.core.registry import Style
 from ncprior.terminal import printable
-
-
-class Line(NamedTuple):
-    """How a method is drawn."""
-
-    colour: str
-    dash: Literal["-", "--", "-.", ":"]
-
-
-# The colours of Okabe and Ito (2008), which people with any kind of colour vision can tell apart; the dashes tell
-# the lines apart in grey print.
-LINES = {
-    "bbb+ncp": Line("#0072B2", "-"),
-    "odc+ncp": Line("#E69F00", "-"),
-    "bbb": Line("#009E73", "--"),
-    "det": Line("#D55E00", "--"),
-    "det+ncp": Line("#CC79A7", "-."),
-}
-
-
-_ABLATIONS = {"reverse": Line("#E69F00", "--"), "weight_prior": Line("#009E73", "-.")}
-"""Variants that are drawn beside their method alone, so that the colours of others are free."""
-
-
-def line(name: str) -> Line:
-    """How a method is drawn; dotted with another score than its own."""
-    base, variant = split_name(name)
-    if variant in _ABLATIONS:
-        return _ABLATIONS[variant]
-    return Line(LINES[base].colour, ":") if variant else LINES[base]
-
 
 NOISE = "#F4B9A7"
 UNCERTAINTY = "#A6CDE8"
@@ -69,7 +42,7 @@ _RC: Any = {
 
 
 @contextmanager
-def style() -> Iterator[None]:
+def figure_style() -> Iterator[None]:
     """Draws in the house style without touching a user's own settings."""
     with mpl.rc_context(_RC):
         yield
@@ -102,6 +75,15 @@ def new_panels(
         figure = new_figure(WIDE, height)
         axes = figure.subplots(1, count, squeeze=False, width_ratios=widths)
     return figure, list(axes.flat)
+
+
+def legend_lines(styles: Iterable[Style], *, markers: bool = False) -> list[Line2D]:
+    """A line of the legend for each style."""
+    return [
+        Line2D([], [], color=style.colour, linestyle=style.dash, label=style.title,
+               marker=style.marker if markers else None, markersize=3)
+        for style in styles
+    ]  # fmt: skip
 
 
 def add_legend(figure: Figure, handles: Sequence[Artist], *, narrow: bool, columns: int) -> None:

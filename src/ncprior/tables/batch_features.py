@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 
+from ncprior.core.registry import Entry
 from ncprior.errors import UserError
-from ncprior.tables.batches import BY_DISTANCE, Rule, kmeans_inputs, sketch
+from ncprior.tables.batches import Rule, sketch
 from ncprior.tables.fitting import Fitted
 from ncprior.tables.programs import NOISE, UNCERTAINTY, chunked
 from ncprior.tables.recipe import room
@@ -53,7 +54,7 @@ def average(stds: np.ndarray) -> np.ndarray:
 
 
 def pick_batch(
-    rule: Rule, fitted: Fitted, pool: pa.Table, known: np.ndarray, excluded: np.ndarray, count: int, key: Any
+    rule: Entry[Rule], fitted: Fitted, pool: pa.Table, known: np.ndarray, excluded: np.ndarray, count: int, key: Any
 ) -> np.ndarray:
     """The rows of a pool that a batch rule picks; ``known`` are encoded rows that have labels."""
     key_sketch, key_rule = jax.random.split(key)
@@ -61,9 +62,9 @@ def pick_batch(
     inputs = fitted.encoder.transform(pool)
     prediction = fitted.predict_encoded(inputs)
     noise = average(chunked(NOISE, prediction))
-    if rule is kmeans_inputs:
+    if rule.compares == "inputs":
         phi, seen = (places(rows, inputs) for rows in (inputs, known))
-    elif rule in BY_DISTANCE:
+    elif rule.compares == "gradients":
         phi, seen = (
             chunked(lambda part: engine.sketches(*members, part, key_sketch, size=_WIDEST), rows)
             for rows in (inputs, known)
@@ -79,7 +80,7 @@ def pick_batch(
         # What the members believe, before it is widened for what has learned nothing.
         believed = chunked(lambda part: UNCERTAINTY(engine.predict(*members, part)), inputs)
         if not np.allclose(std, average(believed), rtol=0.01, atol=1e-4):
-            name = getattr(rule, "__name__", "the rule")
+            name = getattr(rule.function, "__name__", "the rule")
             raise UserError(
                 f"{name} goes by covariances of the mean, and the uncertainty of {engine.method.name} is not that of a "
                 "belief over functions; choose another acquisition, such as kmeans_inputs or information_gain"
@@ -92,7 +93,7 @@ def pick_batch(
         for part, fill in ((phi, 0), (noise, 1), (excluded, True))
     )
     seen = np.pad(seen, ((0, again), (0, 0)), mode="edge" if again else "constant")
-    return np.asarray(_PICK(rule, phi, seen, noise, excluded, count=count, key=key_rule))
+    return np.asarray(_PICK(rule.function, phi, seen, noise, excluded, count=count, key=key_rule))
 
 
 _PICK = jax.jit(

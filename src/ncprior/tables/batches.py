@@ -19,6 +19,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ncprior.core.acquisition import SCORES, Score, score_names
+from ncprior.core.registry import Entry, Registry, Style
+
 _EPSILON = 1e-8
 """Added to the noise variance, as in `acquisition.information_gain`, for rows without noise."""
 
@@ -165,22 +168,58 @@ def kmeans_inputs(pool: Array, labelled: Array, noise: Array, excluded: Array, c
     return kmeans_pp(pool, labelled, noise, excluded, count, key=key)
 
 
-RULES: dict[str, Rule] = {
-    "kmeans_inputs": kmeans_inputs,
-    "kmeans_pp": kmeans_pp,
-    "lcmd": lcmd,
-    "k_center": k_center,
-    "max_det": max_det,
-    "bait": bait,
-}
-"""Every rule by name."""
+RULES: Registry[Rule] = Registry(
+    {
+        "kmeans_inputs": Entry(
+            kmeans_inputs,
+            Style("k-means++ on inputs", "#332288", "-", "o"),
+            "rows spread over the pool by the ranks of their inputs",
+            "inputs",
+        ),
+        "kmeans_pp": Entry(
+            kmeans_pp,
+            Style("k-means++", "#882255", "-", "*"),
+            "rows drawn at random, those far from labelled and picked rows more often",
+            "gradients",
+        ),
+        "lcmd": Entry(
+            lcmd,
+            Style("LCMD", "#E69F00", "-.", "D"),
+            "the row farthest from its centre in the largest cluster, again and again",
+            "gradients",
+        ),
+        "k_center": Entry(
+            k_center,
+            Style("k-centre", "#56B4E9", "--", "P"),
+            "the row farthest from all labelled and picked rows, again and again",
+            "gradients",
+        ),
+        "max_det": Entry(
+            max_det,
+            Style("MaxDet", "#009E73", "-", "s"),
+            "the row with the largest information gain given those already picked, again and again",
+            "covariances",
+        ),
+        "bait": Entry(
+            bait,
+            Style("BAIT", "#CC79A7", "-", "^"),
+            "the row whose label most reduces the average variance over the pool, again and again",
+            "covariances",
+        ),
+    },
+    compares="covariances",
+)
+"""Every rule by name. Add one of your own as an `Entry`, or as a plain function: ``RULES["mine"] = function``, which
+then gets features whose dot products are covariances."""
 
 DEFAULT_RULE = "kmeans_inputs"
 """The one that needs fewer labels than random on most tables, for the same error and for the same density; see
 docs/trust.md."""
 
-BY_DISTANCE = (lcmd, k_center, kmeans_pp)
-"""Rules that know distances alone: any features will do, and those of all layers tell more than the last one's."""
+
+def acquisitions() -> dict[str, Entry[Rule] | Entry[Score]]:
+    """The rules for batches and the scores of rows by name, as `NCPRegressor.suggest` and the commands take them."""
+    return {**RULES, **{name: SCORES[name] for name in score_names() if name not in RULES}}
 
 
 def sketch(features: Array, size: int, *, key: Array) -> Array:

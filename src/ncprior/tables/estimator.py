@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
-from ncprior.core.acquisition import Acquisition, Draw, Score, score_names
+from ncprior.core.acquisition import Acquisition, Draw, Score
 from ncprior.core.input_priors import InputPrior
 from ncprior.core.methods import Method
 from ncprior.data.column_values import numbers
@@ -31,7 +31,7 @@ from ncprior.data.table_files import as_table
 from ncprior.errors import UserError
 from ncprior.processes import check_process
 from ncprior.tables import batch_features, fitting, saving
-from ncprior.tables.batches import DEFAULT_RULE, RULES
+from ncprior.tables.batches import DEFAULT_RULE, RULES, acquisitions
 from ncprior.tables.options import check_arguments
 from ncprior.tables.predictions import Distribution
 from ncprior.tables.progress import FitProgress, progress_bar
@@ -192,8 +192,8 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             fitted = self._fitted()
             known = fitted.known if labelled is None else fitted.encoder.transform(self._table(labelled))
             return batch_features.pick_batch(RULES[acquisition], fitted, table, known, excluded, n, key)
-        if not callable(acquisition) and acquisition not in score_names():
-            names = ", ".join([*RULES, *score_names()])
+        if not callable(acquisition) and acquisition not in acquisitions():
+            names = ", ".join(acquisitions())
             raise UserError(f"unknown acquisition {acquisition!r}: choose from {names}, or give a score's function")
         scores = self._predict(table, first_row=1).score(acquisition).astype(np.float32)
         if np.isnan(scores).any():
