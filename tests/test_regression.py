@@ -336,7 +336,7 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             run(config, DATA, create(tmp_path / "parts", config, resume=True), interrupt)
         notes = parts.read_notes("checkpoints/bbb+ncp.safetensors")
-        assert (len(notes["finished"]), notes["epoch"]) == standing
+        assert (len(notes["trained"]), notes["epoch"]) == standing
     heard = []
     run(config, DATA, create(tmp_path / "parts", config, resume=True), heard.append)
     assert {progress.seed for progress in heard} == {1}

@@ -373,8 +373,11 @@ def paper_all(
 
 
 def finished(records: "Records", methods: Sequence[str]) -> list[str]:
-    """The methods of a run that are done."""
-    return [name for name in methods if records.exists(f"models/{name}.safetensors")]
+    """The methods of a run that are finished."""
+    with ends_at_once():
+        from ncprior.experiments.runs import MethodFiles
+
+    return [name for name in methods if MethodFiles(records, name).finished]
 
 
 def flight_source(data: str, split: str, planes: Path | None) -> "Source":

@@ -25,6 +25,7 @@ from ncprior.errors import UserError, check_limits
 from ncprior.experiments import baselines
 from ncprior.experiments.baselines import BASELINES, Baseline
 from ncprior.experiments.records import Records, summary
+from ncprior.experiments.runs import RunProgress
 from ncprior.experiments.scores import LEVELS, Standardised, detection, predict, scores
 from ncprior.tables.estimator import NCPRegressor
 from ncprior.tables.options import without_effect
@@ -109,14 +110,6 @@ class Config:
             raise UserError(f"held_out must be at least 0 and below 1, got {self.held_out}")
 
 
-class Progress(NamedTuple):
-    """How far a run has come, for people to look at."""
-
-    done: int
-    total: int
-    state: str
-
-
 def method_style(name: str) -> Style:
     """How a method is written and drawn; in grey if there is none of this name."""
     return style_of(name, METHODS)
@@ -197,7 +190,7 @@ def experiment(
     config: Config,
     loaded: tuple[Labelled, list[Split]],
     records: Records,
-    show: Callable[[Progress], None] = lambda _: None,
+    show: Callable[[RunProgress], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Runs what is not on record yet, on what `load` gave, and gives the results."""
     data, splits = loaded
@@ -216,7 +209,7 @@ def experiment(
             found = evaluate(config, data, splits[number], method, seed)
             records.write_json(file, found)
             state = found.get("failed") or f"RMSE {found['rmse']:.3g}, NLPD {found['nlpd']:.3g}"
-            show(Progress(done + 1, len(plan), f"{method}, {splits[number].name}, seed {seed}: {state}"))
+            show(RunProgress(done + 1, len(plan), f"{method}, {splits[number].name}, seed {seed}: {state}"))
     return write_results(records)
 
 

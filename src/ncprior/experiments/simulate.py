@@ -18,8 +18,8 @@ from ncprior.core.registry import Style, style_of
 from ncprior.data import labelled
 from ncprior.data.labelled import Labelled
 from ncprior.errors import UserError, check_limits
-from ncprior.experiments.evaluate import Progress
 from ncprior.experiments.records import Records
+from ncprior.experiments.runs import RunProgress
 from ncprior.experiments.scores import predict, scores
 from ncprior.tables.batches import DEFAULT_RULE, acquisitions
 from ncprior.tables.estimator import NCPRegressor
@@ -112,7 +112,7 @@ def experiment(
     config: Config,
     loaded: tuple[Labelled, list[int]],
     records: Records,
-    show: Callable[[Progress], None] = lambda _: None,
+    show: Callable[[RunProgress], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Runs what is not on record yet, on what `load` gave, and gives the results."""
     data, steps = loaded
@@ -133,7 +133,7 @@ def experiment(
                 done += 1
                 last = run["rounds"][-1]
                 state = f"{count} labels, RMSE {last['rmse']:.3g}, NLPD {last['nlpd']:.3g}"
-                show(Progress(done, total, f"{rule.replace('_', ' ')}, seed {seed}: {state}"))
+                show(RunProgress(done, total, f"{rule.replace('_', ' ')}, seed {seed}: {state}"))
     return write_results(records)
 
 

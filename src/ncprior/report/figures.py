@@ -10,6 +10,7 @@ from matplotlib.patches import Patch
 from ncprior.core.methods import method_style, split_name, title
 from ncprior.experiments.paper.robustness import NO_NOISE, Setting
 from ncprior.experiments.records import Records
+from ncprior.experiments.runs import MethodFiles
 from ncprior.report.styles import (
     GAIN,
     NARROW,
@@ -46,7 +47,7 @@ def collect_learning_curves(records: Records) -> dict[str, dict[str, Curve]]:
     """Curves by metric and method, from the last evaluation at every number of labels."""
     curves: dict[str, dict[str, Curve]] = {metric: {} for metric in _PANELS}
     for name in records.config["methods"]:
-        columns = records.read_table(f"metrics/{name}.parquet")
+        columns = MethodFiles(records, name).metrics()
         labels = np.unique(columns["labels"])
         last = [columns["epoch"][columns["labels"] == count].max() for count in labels]
         for metric in _PANELS:

@@ -14,6 +14,7 @@ from ncprior.errors import UserError
 from ncprior.experiments import evaluate, simulate
 from ncprior.experiments.paper import ablations, flights, function_prior, regression, robustness, toy
 from ncprior.experiments.records import Records
+from ncprior.experiments.runs import MethodFiles, unfinished_methods
 from ncprior.report import paper
 from ncprior.report.claims.verdicts import RULE
 from ncprior.report.evaluate import evaluate_section
@@ -50,12 +51,8 @@ def _section(records: Records) -> Section:
 
 
 def _unfinished(records: Records) -> list[str]:
-    """The methods of one of the paper's experiments that are not done."""
-    return [name for name in records.config["methods"] if not records.exists(_model(name))]
-
-
-def _model(name: str) -> str:
-    return f"models/{name}.safetensors"
+    """The methods of one of the paper's experiments that are not finished."""
+    return unfinished_methods(records, records.config["methods"])
 
 
 def _write_page(records: Records, heading: str, sections: list[Section]) -> Path:
@@ -107,7 +104,8 @@ def _origin(records: Records) -> dict[str, str]:
     found = {key: plain(value) for key, value in _flat(records.config).items()}
     for name in records.config.get("methods", ()):
         # Only the paper's experiments keep their models; others have the time among their results.
-        seconds = records.read_notes(_model(name)).get("seconds") if records.exists(_model(name)) else None
+        files = MethodFiles(records, name)
+        seconds = files.model_notes().get("seconds") if files.finished else None
         if seconds is not None:
             found[f"training time, {title(name)}"] = f"{seconds:.0f} s"
     return found | {"versions": ", ".join(f"{name} {version}" for name, version in records.versions.items())}

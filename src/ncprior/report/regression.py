@@ -9,6 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from ncprior.core.methods import STYLES, title
 from ncprior.core.registry import Style
 from ncprior.experiments.records import Records
+from ncprior.experiments.runs import MethodFiles
 from ncprior.report.styles import add_legend, figure_style, legend_lines, new_panels
 
 PUBLISHED: dict[str, tuple[float | None, float | None]] = {
@@ -104,10 +105,10 @@ def collect_curves(records: Records) -> dict[str, dict[str, list[Curve]]]:
     """Curves of all seeds by metric and method; a seed that stopped in its first epoch has none."""
     curves: dict[str, dict[str, list[Curve]]] = {metric: {} for metric in _PANELS}
     for name in records.config["methods"]:
-        if not records.exists(f"metrics/{name}.parquet"):
+        files = MethodFiles(records, name)
+        if not files.has_metrics:
             continue
-        columns = records.read_table(f"metrics/{name}.parquet")
-        notes = records.read_notes(f"models/{name}.safetensors")
+        columns, notes = files.metrics(), files.model_notes()
         for metric in _PANELS:
             curves[metric][name] = [
                 Curve(

@@ -19,11 +19,11 @@ from ncprior.core.active import Schedule, Simulation, Snapshot
 from ncprior.core.methods import Method, methods
 from ncprior.core.optimizers import adam
 from ncprior.core.settings import PRESETS, Settings
-from ncprior.core.training import Learner, Trainer, combine, explain_failure, seed_keys
+from ncprior.core.training import Learner, Trainer, combine, seed_keys
 from ncprior.data import toy
 from ncprior.data.dataset import Dataset
 from ncprior.errors import UserError
-from ncprior.experiments.paper.learning_curves import Progress
+from ncprior.experiments.paper.learning_curves import Progress, failures
 from ncprior.experiments.records import Records, summary
 
 NAME = "prior"
@@ -105,11 +105,7 @@ def _run_stage(stage: str, config: Config, records: Records, show: Callable[[Pro
     failed: dict[int, str] = {}
     for snapshot, evaluation in simulation.run(Snapshot(clock, learners)) if stage != "initial" else ():
         learners = snapshot.learners
-        failed = {
-            i: explain_failure(trainer.method, int(epoch), int(nonfinite_terms))
-            for i, (epoch, nonfinite_terms) in enumerate(zip(learners.failed, learners.nonfinite_terms, strict=True))
-            if i < config.seeds and epoch >= 0
-        }
+        failed = failures(simulation, learners)
         error, density = (summary(evaluation.values[name])["median"] for name in ("test_rmse", "test_nlpd"))
         show(Progress(stage, config.seeds, evaluation.epoch, config.schedule.epochs, labels, error, density, failed))
     if len(failed) == config.seeds:

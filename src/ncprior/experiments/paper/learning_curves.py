@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ncprior.core.acquisition import SCORES
-from ncprior.core.active import Evaluation, Schedule, Simulation, Snapshot
+from ncprior.core.active import Schedule, Simulation, Snapshot
 from ncprior.core.methods import Method, acquire_by, methods, split_name
 from ncprior.core.networks import Network
 from ncprior.core.optimizers import adam
@@ -20,6 +20,7 @@ from ncprior.core.training import Clock, Learner, Trainer, combine, explain_fail
 from ncprior.data.dataset import Dataset
 from ncprior.errors import UserError, check_limits
 from ncprior.experiments.records import Records, summary
+from ncprior.experiments.runs import Columns, MethodFiles, append_rows, unfinished_methods
 
 DEFAULT_METHODS = ("bbb+ncp", "odc+ncp", "bbb", "det")
 """The four models of the paper, in the order of its figures' legends."""
@@ -116,7 +117,7 @@ def run(
 
     ``show`` hears about every evaluation; ``finish`` is called with every trained method, to record more about it.
     """
-    runs = {}
+    runs: dict[str, _Runs] = {}
     # All mistakes in the configuration come to light before the first method trains.
     for name in config.methods:
         trainer, seeds, priors, tags = config.trainer(name), np.arange(config.seeds), None, {}
@@ -133,10 +134,9 @@ def run(
             evaluate_unseen=evaluate_unseen,
             input_priors=priors,
         )
-        if not records.exists(f"models/{name}.safetensors"):
-            runs[name] = simulation, tags
-    for name, (simulation, tags) in runs.items():
-        _run_method(name, simulation, records, show, finish, tags)
+        runs[name] = _Runs(simulation, {"seed": np.asarray(simulation.seeds), **tags})
+    for name in unfinished_methods(records, config.methods):
+        _run_method(MethodFiles(records, name), runs[name], show=show, finish=finish)
     write_results(records)
 
 
@@ -150,12 +150,12 @@ def load_networks(records: Records, name: str) -> tuple[Method, list[Network]]:
     parts = {"settings": settings, "schedule": Schedule(**plain["schedule"]), "methods": tuple(plain["methods"])}
     config = Config(**{**plain, **parts})
     trainer = config.trainer(name)
-    file = f"models/{name}.safetensors"
-    notes = records.read_notes(file)
+    files = MethodFiles(records, name)
+    notes = files.model_notes()
     inputs, outputs = notes["shape"]
     keys = seed_keys(notes["seeds"])
     like = jax.vmap(lambda key: eqx.filter(trainer.method.init(inputs, outputs, key=key), eqx.is_inexact_array))(keys)
-    params, static = records.read_tree(file, like), trainer.static(inputs, outputs)
+    params, static = files.load_model(like), trainer.static(inputs, outputs)
     networks = [combine(jax.tree.map(lambda leaf, i=i: leaf[i], params), static) for i in range(len(notes["seeds"]))]
     return trainer.method, networks
 
@@ -188,7 +188,7 @@ def final_values(records: Records, name: str, *, last: bool = True) -> dict[str,
 
     The metrics of runs that have stopped by then are NaN.
     """
-    columns = records.read_table(f"metrics/{name}.parquet")
+    columns = MethodFiles(records, name).metrics()
     epoch = columns["epoch"].max() if last else columns["epoch"].min()
     values = {key: np.array(value[columns["epoch"] == epoch]) for key, value in columns.items()}
     if last:
@@ -200,99 +200,96 @@ def final_values(records: Records, name: str, *, last: bool = True) -> dict[str,
 
 def failed_runs(records: Records, name: str) -> dict[int, str]:
     """Why runs of a method have stopped before their time, by their place in its list (without a sweep, the seed)."""
-    file = f"models/{name}.safetensors"
-    notes = records.read_notes(file) if records.exists(file) else {}
-    return {int(place): why for place, why in notes.get("failed", {}).items()}
+    files = MethodFiles(records, name)
+    notes = files.model_notes() if files.finished else {}
+    return {int(place): reason for place, reason in notes.get("failed", {}).items()}
+
+
+class _Runs(NamedTuple):
+    """All runs of a method, and what is recorded about each of them: its seed, and what a sweep varies."""
+
+    simulation: Simulation
+    about: dict[str, np.ndarray]
+
+
+class _Progress(NamedTuple):
+    """The state of a method that is not finished."""
+
+    snapshot: Snapshot | None  # None before the first round
+    metrics: Columns
+    seconds: float
 
 
 def _run_method(
-    name: str,
-    simulation: Simulation,
-    records: Records,
+    files: MethodFiles,
+    runs: _Runs,
+    *,
     show: Callable[[Progress], None],
     finish: Callable[[Simulation, Learner, str], None],
-    tags: dict[str, np.ndarray],
 ) -> None:
-    schedule, seeds = simulation.schedule, simulation.seeds
-    begin, columns, seconds = _resume(name, simulation, records)
-    started = time.monotonic() - seconds
-    snapshot = begin
+    """Trains a method to its end, from its checkpoint if there is one."""
+    simulation, schedule = runs.simulation, runs.simulation.schedule
+    begin, metrics, seconds = _resume(files, simulation)
+    started, snapshot = time.monotonic() - seconds, begin
     for snapshot, evaluation in simulation.run(begin):
-        columns = _append(columns, {"seed": np.asarray(seeds), **tags}, evaluation)
-        failed = _failed(simulation, snapshot.learners)
+        labels = {key: np.full(len(simulation.seeds), getattr(evaluation, key)) for key in ("epoch", "labels")}
+        metrics = append_rows(metrics, {**runs.about, **labels, **evaluation.values})
+        medians = {key: summary(evaluation.values[key])["median"] for key in ("test_rmse", "test_nlpd")}
         show(
             Progress(
-                name,
-                len(seeds),
+                files.name,
+                len(simulation.seeds),
                 evaluation.epoch,
                 schedule.epochs,
                 evaluation.labels,
-                summary(evaluation.values["test_rmse"])["median"],
-                summary(evaluation.values["test_nlpd"])["median"],
-                failed,
+                **medians,
+                failed=failures(simulation, snapshot.learners),
             )
         )
         if schedule.ends_round(evaluation.epoch):
-            records.write_table(f"metrics/{name}.parquet", columns)
-            clock, learners = snapshot
-            records.write_tree(
-                f"checkpoints/{name}.safetensors",
-                simulation.real(learners),
-                clock=[int(clock.epoch), int(clock.labels)],
+            files.save_checkpoint(
+                simulation.real(snapshot.learners),
+                metrics,
+                clock=[int(snapshot.clock.epoch), int(snapshot.clock.labels)],
                 seconds=time.monotonic() - started,
             )
     assert snapshot is not None, "a run has at least one stretch, or a checkpoint"
-    learners = snapshot.learners
-    visible = np.asarray(learners.visible)[: len(seeds), : int(snapshot.clock.labels)]
-    records.write_table(
-        f"labels/{name}.parquet",
+    _write_labels(files, simulation, snapshot)
+    finish(simulation, snapshot.learners, files.name)
+    files.finish(
+        simulation.real(snapshot.learners).params,
+        seeds=simulation.seeds,
+        shape=[simulation.data.train_inputs.shape[1], simulation.data.train_targets.shape[1]],
+        failed=failures(simulation, snapshot.learners),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _resume(files: MethodFiles, simulation: Simulation) -> _Progress:
+    """The state in the checkpoint, or before the first round."""
+    checkpoint = files.load_checkpoint(lambda _: simulation.real(simulation.start().learners))
+    if checkpoint is None:
+        return _Progress(None, {}, 0.0)
+    clock = Clock(*checkpoint.notes["clock"])
+    snapshot = Snapshot(clock, simulation.place(checkpoint.tree))
+    return _Progress(snapshot, checkpoint.metrics, checkpoint.notes["seconds"])
+
+
+def _write_labels(files: MethodFiles, simulation: Simulation, snapshot: Snapshot) -> None:
+    """Records the labels of every seed in the order in which they were drawn."""
+    seeds = simulation.seeds
+    visible = np.asarray(snapshot.learners.visible)[: len(seeds), : int(snapshot.clock.labels)]
+    files.records.write_table(
+        f"labels/{files.name}.parquet",
         {
             "seed": np.repeat(seeds, visible.shape[1]),
             "order": np.tile(np.arange(visible.shape[1]), len(seeds)),
             "row": visible.ravel(),
         },
     )
-    finish(simulation, learners, name)
-    records.write_tree(
-        f"models/{name}.safetensors",
-        simulation.real(learners).params,
-        seeds=seeds,
-        shape=[simulation.data.train_inputs.shape[1], simulation.data.train_targets.shape[1]],
-        failed=_failed(simulation, learners),
-        seconds=time.monotonic() - started,
-    )
-    records.remove(f"checkpoints/{name}.safetensors")
 
 
-def _resume(
-    name: str, simulation: Simulation, records: Records
-) -> tuple[Snapshot | None, dict[str, np.ndarray], float]:
-    checkpoint = f"checkpoints/{name}.safetensors"
-    if not records.exists(checkpoint):
-        return None, {}, 0.0
-    notes = records.read_notes(checkpoint)
-    clock = Clock(*notes["clock"])
-    learners = simulation.place(records.read_tree(checkpoint, simulation.real(simulation.start().learners)))
-    columns = records.read_table(f"metrics/{name}.parquet")
-    # The metrics are written just before the checkpoint, so they may be one round ahead of it.
-    kept = columns["epoch"] <= clock.epoch
-    return Snapshot(clock, learners), {key: value[kept] for key, value in columns.items()}, notes["seconds"]
-
-
-def _append(
-    columns: dict[str, np.ndarray], runs: dict[str, np.ndarray], evaluation: Evaluation
-) -> dict[str, np.ndarray]:
-    count = len(runs["seed"])
-    new = {
-        **runs,
-        "epoch": np.full(count, evaluation.epoch),
-        "labels": np.full(count, evaluation.labels),
-        **evaluation.values,
-    }
-    return {key: np.concatenate([columns[key], value]) if columns else value for key, value in new.items()}
-
-
-def _failed(simulation: Simulation, learners: Learner) -> dict[int, str]:
+def failures(simulation: Simulation, learners: Learner) -> dict[int, str]:
     """Why runs have stopped, by their place in the list of seeds (the seed itself, without a sweep)."""
     epochs, nonfinite_terms = np.asarray(learners.failed), np.asarray(learners.nonfinite_terms)
     return {

@@ -21,8 +21,9 @@ from ncprior.data import flights
 from ncprior.data.dataset import Dataset
 from ncprior.errors import UserError, check_limits
 from ncprior.experiments.paper.data_parallel import Regression, Schedule
-from ncprior.experiments.paper.seed_by_seed import Progress, model_file, train_seeds
+from ncprior.experiments.paper.seed_by_seed import Progress, train_seeds
 from ncprior.experiments.records import Records, summary
+from ncprior.experiments.runs import MethodFiles, unfinished_methods
 
 NAME = "regression"
 DEFAULT_METHODS = ("bbb", "bbb+ncp", "odc+ncp", "det")
@@ -192,12 +193,11 @@ def run(config: Config, data: Dataset, records: Records, show: Callable[[Progres
     table = methods(config.settings)
     regressions = {
         name: Regression(table[name], config.settings, config.schedule, data, seed=0)
-        for name in config.methods
-        if not records.exists(model_file(name))
+        for name in unfinished_methods(records, config.methods)
     }
     _compare(lambda: data, records)
     for name, regression in regressions.items():
-        train_seeds(name, regression, config.seeds, records, show)
+        train_seeds(MethodFiles(records, name), regression, config.seeds, show)
     write_results(records)
 
 
@@ -205,12 +205,13 @@ def final(records: Records) -> dict[str, dict[str, np.ndarray]]:
     """Every metric of every seed at the epoch whose weights were kept, by method; NaN of seeds that stopped early."""
     found = {}
     for name in records.config["methods"]:
-        notes = records.read_notes(model_file(name))
-        if not records.exists(f"metrics/{name}.parquet"):  # no seed came to the end of an epoch
+        files = MethodFiles(records, name)
+        notes = files.model_notes()
+        if not files.has_metrics:  # no seed came to the end of an epoch
             nothing = np.full(len(notes["seeds"]), np.nan)
             found[name] = {f"{part}_{key}": nothing for part in ("train", "test") for key in METRICS}
             continue
-        columns = records.read_table(f"metrics/{name}.parquet")
+        columns = files.metrics()
         values = {
             key: np.full(len(notes["seeds"]), np.nan)
             for key in columns
@@ -230,7 +231,7 @@ def write_results(records: Records) -> None:
     config = records.config
     if "seeds" not in config:
         raise UserError(f"{records.folder} is a run of an earlier version, which had one seed: run it again")
-    notes = {name: records.read_notes(model_file(name)) for name in config["methods"]}
+    notes = {name: MethodFiles(records, name).model_notes() for name in config["methods"]}
     results = {
         name: {key: summary(values) for key, values in metrics.items()} | {"epochs": notes[name]["epochs"]}
         for name, metrics in final(records).items()

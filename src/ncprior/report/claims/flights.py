@@ -4,6 +4,7 @@ import numpy as np
 
 from ncprior.core.methods import title
 from ncprior.experiments.records import Records
+from ncprior.experiments.runs import MethodFiles
 from ncprior.report.claims.final import METRICS, Final, final, lower_than, present
 from ncprior.report.claims.toy import DIVERGED, NCP, PLAIN, best_test_nlpd
 from ncprior.report.claims.verdicts import Claim, claim, lower, median
@@ -38,7 +39,7 @@ def flights_claims(records: Records) -> list[Claim]:
 
 
 def _diverges(records: Records, found: Final, name: str) -> Claim:
-    best, _ = best_test_nlpd(records.read_table(f"metrics/{name}.parquet"))
+    best, _ = best_test_nlpd(MethodFiles(records, name).metrics())
     end = found[name]["test_nlpd"]
     text = f"The test NLPD of {title(name)} diverges (ends a nat above its best)."
     return claim(text, f"medians: lowest {median(best)}, at the end {median(end)}", [lower(best + DIVERGED, end)])

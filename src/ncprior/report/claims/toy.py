@@ -8,6 +8,7 @@ from sklearn.metrics import roc_auc_score
 from ncprior.core.methods import title
 from ncprior.experiments.paper.learning_curves import failed_runs
 from ncprior.experiments.records import Records
+from ncprior.experiments.runs import MethodFiles
 from ncprior.report.claims.final import METRICS, final, lower_than, present
 from ncprior.report.claims.verdicts import Claim, claim, lower, median
 
@@ -126,7 +127,7 @@ def _figure1_claims(records: Records) -> list[Claim]:
 
 
 def _overfits_early(records: Records, name: str, last: dict[str, np.ndarray]) -> Claim:
-    columns = records.read_table(f"metrics/{name}.parquet")
+    columns = MethodFiles(records, name).metrics()
     end = columns["epoch"].max()
     best, when = best_test_nlpd(columns)
     early = lower(when, EARLY * end + 0.5)
