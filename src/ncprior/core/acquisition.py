@@ -11,19 +11,20 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from ncprior.core.prediction import MixturePrediction, Predictive
 from ncprior.core.registry import Entry, Registry, Style
 from ncprior.errors import UserError
 
-Score = Callable[[Predictive], Array]
+Score = Callable[[Predictive], Float[Array, "rows"]]
 Draw = Literal["without_replacement", "with_replacement", "greedy"]
 
 _EPSILON = 1e-8
 """Added to the noise variance below a fraction, as in the released code; in both presets, for rows without noise."""
 
 
-def information_gain(prediction: Predictive) -> Array:
+def information_gain(prediction: Predictive) -> Float[Array, "rows"]:
     """``0.5 ln(1 + uncertainty^2 / noise^2)``: what a label is expected to tell about the weights, in nats per output.
 
     The Gaussian form of Equation 6 (MacKay, 1992): high where the model is uncertain and the label is not noisy.
@@ -31,7 +32,7 @@ def information_gain(prediction: Predictive) -> Array:
     return _gain(prediction.uncertainty**2, prediction.noise)
 
 
-def ood_information_gain(prediction: Predictive) -> Array:
+def ood_information_gain(prediction: Predictive) -> Float[Array, "rows"]:
     """``0.5 ln(1 + pi / noise^2)``: the classifier's OOD probability in place of the variance (Section 5).
 
     For predictions of the OOD classifier: its mixture, whose first part is the network's own prediction, or the
@@ -42,29 +43,29 @@ def ood_information_gain(prediction: Predictive) -> Array:
     return _gain(prediction.weights[..., 1], prediction.parts.noise[..., 0])
 
 
-def ood_probability(prediction: Predictive) -> Array:
+def ood_probability(prediction: Predictive) -> Float[Array, "rows"]:
     """The probability that a row is out of distribution, of the models that predict one."""
     if isinstance(prediction, MixturePrediction):
         return prediction.weights[..., 1].mean(-1)
     return prediction.uncertainty.mean(-1)
 
 
-def uncertainty(prediction: Predictive) -> Array:
+def uncertainty(prediction: Predictive) -> Float[Array, "rows"]:
     """``ln uncertainty``: pure uncertainty, whatever the noise; its softmax is free of the target's unit."""
     return jnp.log(prediction.uncertainty + _EPSILON).mean(-1)
 
 
-def predictive_variance(prediction: Predictive) -> Array:
+def predictive_variance(prediction: Predictive) -> Float[Array, "rows"]:
     """``Var[p(y | x)]``: the paper's proxy for a network with no uncertainty of its own."""
     return (prediction.std**2).mean(-1)
 
 
-def predictive_std(prediction: Predictive) -> Array:
+def predictive_std(prediction: Predictive) -> Float[Array, "rows"]:
     """The predicted standard deviation: the released code's proxy for a network with no uncertainty of its own."""
     return prediction.std.mean(-1)
 
 
-def random(prediction: Predictive) -> Array:
+def random(prediction: Predictive) -> Float[Array, "rows"]:
     """The same for every row: the control that every other score must beat."""
     return jnp.zeros_like(prediction.std).mean(-1)
 
@@ -150,15 +151,19 @@ class Acquisition:
     temperature: float = 0.5
     draw: Draw = "without_replacement"
 
-    def __call__(self, prediction: Predictive, excluded: Array, count: int, *, key: Array) -> Array:
+    def __call__(
+        self, prediction: Predictive, excluded: Bool[Array, "rows"], count: int, *, key: PRNGKeyArray
+    ) -> Int[Array, "count"]:
         """The numbers of ``count`` rows to label next; ``excluded`` is true for rows that must not be drawn."""
         return self.pick(self.logits(prediction), excluded, count, key=key)
 
-    def logits(self, prediction: Predictive) -> Array:
+    def logits(self, prediction: Predictive) -> Float[Array, "rows"]:
         """Unnormalised log probabilities of the rows."""
         return self.exponent * self.score(prediction) / self.temperature
 
-    def pick(self, logits: Array, excluded: Array, count: int, *, key: Array) -> Array:
+    def pick(
+        self, logits: Float[Array, "rows"], excluded: Bool[Array, "rows"], count: int, *, key: PRNGKeyArray
+    ) -> Int[Array, "count"]:
         """The numbers of ``count`` rows drawn by these logits."""
         logits = jnp.where(excluded, -jnp.inf, logits)
         if self.draw == "greedy":
@@ -168,7 +173,9 @@ class Acquisition:
         return draw_with_replacement(logits, count, key=key)
 
 
-def gumbel_top_k(logits: Array, count: int, *, key: Array) -> tuple[Array, Array]:
+def gumbel_top_k(
+    logits: Float[Array, "rows"], count: int, *, key: PRNGKeyArray
+) -> tuple[Int[Array, "count"], Float[Array, "count"]]:
     """Draws ``count`` different rows from the softmax, one after the other without replacement, in a single pass.
 
     Gives the rows and their perturbed logits, best first (Kool et al., 2019).
@@ -178,7 +185,7 @@ def gumbel_top_k(logits: Array, count: int, *, key: Array) -> tuple[Array, Array
     return rows, values
 
 
-def draw_with_replacement(logits: Array, count: int, *, key: Array) -> Array:
+def draw_with_replacement(logits: Float[Array, "rows"], count: int, *, key: PRNGKeyArray) -> Int[Array, "count"]:
     """Draws ``count`` rows from the softmax, each from all of them, so that a row can come twice."""
     probabilities = jax.nn.softmax(logits)
     # The sums of a parallel scan wobble by their rounding: a row of probability 0 takes the largest sum before it.
@@ -191,7 +198,7 @@ def draw_with_replacement(logits: Array, count: int, *, key: Array) -> Array:
     return jnp.minimum(rows, last)
 
 
-def _gumbel(key: Array, shape: tuple[int, ...]) -> Array:
+def _gumbel(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
     """Gumbel noise that is finest at its upper end, where the rows that are drawn come from.
 
     `jax.random.gumbel` has 2^23 levels, too few for large pools: rows would tie, and the first of them always win. Its
@@ -201,5 +208,5 @@ def _gumbel(key: Array, shape: tuple[int, ...]) -> Array:
     return -jnp.log(-jnp.log1p(-jnp.minimum(uniform, 1 - 2.0**-24)))
 
 
-def _gain(variance: Array, noise: Array) -> Array:
+def _gain(variance: Float[Array, "rows outputs"], noise: Float[Array, "rows outputs"]) -> Float[Array, "rows"]:
     return 0.5 * jnp.log1p(variance / (noise**2 + _EPSILON)).mean(-1)

@@ -6,13 +6,14 @@ One program does a stretch of it, from one evaluation to the next, and is compil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
+from jaxtyping import Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from ncprior.core.acquisition import draw_with_replacement, gumbel_top_k
 from ncprior.core.blocks import predict_in_blocks
@@ -127,7 +128,7 @@ class Simulation:
         """All seeds at epoch 0, each with its initial labels."""
         keys = seed_keys(self.seeds)
 
-        def one(key: Array, flat: Array) -> Learner:
+        def one(key: PRNGKeyArray, flat: Float[Array, "rows"]) -> Learner:
             key_labels, key_learner = jax.random.split(key)
             # Initial labels are drawn from a flat softmax, in the way that all others are.
             if self.trainer.method.acquisition.draw == "with_replacement":
@@ -186,7 +187,7 @@ class Simulation:
     def predict(self, learners: Learner, inputs: np.ndarray) -> Predictive:
         """Every seed's prediction for these inputs, shape ``[seeds, rows, outputs]``, in units of the target."""
 
-        def one(params: Any) -> Predictive:
+        def one(params: PyTree[Float[Array, "..."]]) -> Predictive:
             predict = partial(self.trainer.method, combine(params, self.static))
             prediction = predict_in_blocks(predict, jnp.asarray(inputs))
             return prediction.rescale(self.data.target_scale, self.data.target_shift)
@@ -194,12 +195,12 @@ class Simulation:
         return jax.jit(partial(jax.lax.map, one))(self.real(learners).params)
 
     def _run_stretch(
-        self, learners: Learner, train: Rows, test: Rows, clock: Clock, epochs: Array, select: Array
-    ) -> tuple[Learner, dict[str, Array]]:
+        self, learners: Learner, train: Rows, test: Rows, clock: Clock, epochs: Scalar, select: Scalar
+    ) -> tuple[Learner, dict[str, Scalar]]:
         """The program: trains, evaluates and, if wanted, draws labels, for the seeds of one device."""
         learners = train_seeds(self.trainer, learners, train, self.static, clock, epochs)
 
-        def finish(learner: Learner) -> tuple[Learner, dict[str, Array]]:
+        def finish(learner: Learner) -> tuple[Learner, dict[str, Scalar]]:
             network = combine(learner.params, self.static)
             values = self._evaluate(network, learner, train, test, clock)
             learner = jax.lax.cond(
@@ -209,7 +210,7 @@ class Simulation:
 
         return jax.lax.map(finish, learners)
 
-    def _evaluate(self, network: Network, learner: Learner, train: Rows, test: Rows, clock: Clock) -> dict[str, Array]:
+    def _evaluate(self, network: Network, learner: Learner, train: Rows, test: Rows, clock: Clock) -> dict[str, Scalar]:
         """Every metric on the visible and on the test rows, in units of the target, and every loss term."""
         visible = jax.tree.map(lambda leaf: leaf[learner.visible], train)
         parts = {"train": visible, "test": test} | ({"unseen": train} if self.evaluate_unseen else {})
@@ -242,7 +243,7 @@ class Simulation:
         visible = jax.lax.dynamic_update_slice(learner.visible, drawn.astype(jnp.int32), (clock.labels,))
         return learner._replace(visible=visible)
 
-    def _seen(self, learner: Learner, train: Rows, clock: Clock) -> Array:
+    def _seen(self, learner: Learner, train: Rows, clock: Clock) -> Bool[Array, "rows"]:
         rows = len(train.inputs)
         in_use = jnp.arange(len(learner.visible)) < clock.labels
         # Places that are not in use point behind the last row, where writes are dropped.
@@ -250,7 +251,15 @@ class Simulation:
         return jnp.zeros(rows, bool).at[marks].set(True, mode="drop")
 
 
-def choose(method: Method, network: Network, inputs: Array, excluded: Array, count: int, *, key: Array) -> Array:
+def choose(
+    method: Method,
+    network: Network,
+    inputs: Float[Array, "rows inputs"],
+    excluded: Bool[Array, "rows"],
+    count: int,
+    *,
+    key: PRNGKeyArray,
+) -> Int[Array, "count"]:
     """The numbers of ``count`` rows of a pool to label next; ``excluded`` is true for rows that have a label."""
     rule = method.acquisition
     logits = predict_in_blocks(lambda rows: rule.logits(method(network, rows)), inputs)

@@ -1,17 +1,22 @@
 """Predictions of many rows, a block at a time."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float
+
+T = TypeVar("T")
 
 _BLOCK = 512
 """Rows that are predicted together: few enough to stay in a core's cache."""
 
 
-def predict_in_blocks(predict: Callable[[Array], Any], inputs: Array, block: int = _BLOCK) -> Any:
+def predict_in_blocks(
+    predict: Callable[[Float[Array, "rows inputs"]], T], inputs: Float[Array, "rows inputs"], block: int = _BLOCK
+) -> T:
     """``predict(inputs)``, a block of rows at a time: several times faster than many rows at once."""
     rows = len(inputs)
     if rows <= block:

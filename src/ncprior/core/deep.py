@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float, Key, PRNGKeyArray, Scalar
 
 from ncprior.core.distributions import Normal
 from ncprior.core.methods import INPUT_NOISE, Method, acquire_by, bayesian_ncp, predict_normal
@@ -38,7 +39,7 @@ class Point(eqx.Module):
     trunk: MLP
     head: PointMean
 
-    def __call__(self, x: Array) -> Normal:
+    def __call__(self, x: Float[Array, "inputs"]) -> Normal:
         """The predicted mean for one example."""
         return self.head(self.trunk(x))
 
@@ -65,11 +66,11 @@ class DeepMean(eqx.Module):
         slope: float,
         std: float,
         bias_belief: bool = True,
-        key: Array,
+        key: PRNGKeyArray,
     ) -> "DeepMean":
         """Means as any network begins with, and standard deviations a share ``std`` of the weights' usual size."""
 
-        def layer(inputs: int, outputs: int, key: Array) -> BayesianMean:
+        def layer(inputs: int, outputs: int, key: PRNGKeyArray) -> BayesianMean:
             point = Linear.init(inputs, outputs, key=key)
             rho = jnp.log(jnp.expm1(std * inputs**-0.5))
             bias_rho = jnp.full(outputs, rho) if bias_belief else None
@@ -80,13 +81,13 @@ class DeepMean(eqx.Module):
         *first, last = map(layer, sizes[:-1], sizes[1:], keys)
         return cls(tuple(first), last, slope)
 
-    def sample(self, *, key: Array) -> Point:
+    def sample(self, *, key: PRNGKeyArray) -> Point:
         """One network drawn from the belief, the same for every row that it is applied to."""
         keys = jax.random.split(key, len(self.layers))
         drawn = [layer.sample(key=one).linear for layer, one in zip(self.layers, keys, strict=True)]
         return Point(MLP(tuple(drawn[:-1]), self.slope), PointMean(drawn[-1]))
 
-    def draw(self, x: Array, *, key: Array) -> Array:
+    def draw(self, x: Float[Array, "inputs"], *, key: PRNGKeyArray) -> Float[Array, "outputs"]:
         """The mean of one example in a network drawn for this example alone.
 
         Given what a layer gets, what it gives is normal and independent from unit to unit, so that it can be drawn in
@@ -99,22 +100,24 @@ class DeepMean(eqx.Module):
             x = jnp.asarray(belief.mean + belief.std * jax.random.normal(one, jnp.shape(belief.mean)))
         return x
 
-    def draws(self, rows: Array, count: int, *, key: Array) -> Array:
+    def draws(
+        self, rows: Float[Array, "rows inputs"], count: int, *, key: PRNGKeyArray
+    ) -> Float[Array, "count rows outputs"]:
         """So many independent draws of the mean at each of these rows: ``[count, rows, outputs]``."""
         keys = jax.random.split(key, (count, len(rows)))
         return jax.vmap(jax.vmap(lambda x, one: self.draw(x, key=one)), in_axes=(None, 0))(rows, keys)
 
-    def functions(self, x: Array, keys: Array) -> Array:
+    def functions(self, x: Float[Array, "inputs"], keys: Key[Array, "samples"]) -> Float[Array, "samples outputs"]:
         """The mean of one example in one network for each key: ``[keys, outputs]``."""
         return jnp.asarray(jax.vmap(lambda key: self.sample(key=key)(x).mean)(keys))
 
-    def __call__(self, x: Array) -> Normal:
+    def __call__(self, x: Float[Array, "inputs"]) -> Normal:
         """The distribution of the mean for one example, always from the same weight samples."""
         values = self.functions(x, _fixed_keys())
         # The root of 0 has no gradient.
         return Normal(values.mean(0), jnp.sqrt(values.var(0, ddof=1) + 1e-12))
 
-    def deviations(self, x: Array) -> Array:
+    def deviations(self, x: Float[Array, "inputs"]) -> Float[Array, "samples outputs"]:
         """How far the functions that a prediction is made of are from their mean: ``[samples, outputs]``.
 
         Products of those of two rows are the covariance of their means, over samples; see `BayesianMean.deviations`.
@@ -122,7 +125,7 @@ class DeepMean(eqx.Module):
         values = self.functions(x, _fixed_keys())
         return (values - values.mean(0)) / (_SAMPLES - 1) ** 0.5
 
-    def kl(self, prior_std: float) -> Array:
+    def kl(self, prior_std: float) -> Scalar:
         """``KL(q(theta) || N(0, s^2))``, kernels and the biases that have a belief.
 
         ``s`` is ``prior_std`` for the last layer, and for others the usual size of the weights in their kernel.
@@ -131,7 +134,7 @@ class DeepMean(eqx.Module):
         return sum(inner, self.last.kl(prior_std))
 
 
-def _fixed_keys() -> Array:
+def _fixed_keys() -> Key[Array, "samples"]:
     return jax.random.split(jax.random.key(0), _SAMPLES)
 
 
@@ -144,9 +147,10 @@ class ExpectedNLL(eqx.Module):
 
     samples: int = eqx.field(static=True, default=_LIKELIHOOD_SAMPLES)
 
-    def __call__(self, view: View) -> Array:
+    def __call__(self, view: View) -> Float[Array, "rows"]:
         """One loss for each row."""
-        head: Any = view.network.heads["mean"]
+        head = view.network.heads["mean"]
+        assert isinstance(head, DeepMean)
         draws = head.draws(view.features, self.samples, key=view.key)
         return -Normal(draws, view.clean["noise"]).log_prob(view.batch.targets).mean(0).sum(-1)
 
@@ -165,9 +169,10 @@ class SampledMeanNCP(eqx.Module):
         if self.samples < _TRAINING_SAMPLES:
             raise ValueError(f"a divergence needs at least {_TRAINING_SAMPLES} samples, got {self.samples}")
 
-    def __call__(self, view: View) -> Array:
+    def __call__(self, view: View) -> Float[Array, "rows"]:
         """One loss for each row."""
-        head: Any = view.network.heads["mean"]
+        head = view.network.heads["mean"]
+        assert isinstance(head, DeepMean)
         draws = head.draws(view.noised["inputs"], self.samples, key=view.key)
         return self.prior.estimated_divergence(view.of_noised(view.batch.targets), draws).sum(-1)
 
@@ -181,7 +186,7 @@ def deep_ncp(settings: Settings, trunk: Callable[..., Any] | None = None) -> Met
     """
     s = settings
 
-    def init(inputs: int, outputs: int, *, key: Array) -> Network:
+    def init(inputs: int, outputs: int, *, key: PRNGKeyArray) -> Network:
         keys = jax.random.split(key, 4)
         see = (lambda x: x) if trunk is None else trunk(inputs, key=keys[0])
         size = jax.eval_shape(see, jnp.zeros(inputs)).shape[0]
@@ -206,6 +211,6 @@ class DeepNoise(eqx.Module):
     trunk: MLP
     head: Noise
 
-    def __call__(self, x: Array) -> Array:
+    def __call__(self, x: Float[Array, "inputs"]) -> Float[Array, "outputs"]:
         """The standard deviation of the noise."""
         return self.head(self.trunk(x))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Float
 
 _LOG_SQRT_2PI = 0.5 * float(np.log(2 * np.pi))
 
@@ -17,19 +18,19 @@ _LOG_SQRT_2PI = 0.5 * float(np.log(2 * np.pi))
 class Normal(eqx.Module):
     """A normal distribution. ``std`` is a standard deviation, never a variance."""
 
-    mean: ArrayLike
-    std: ArrayLike
+    mean: Float[ArrayLike, "*shape"]
+    std: Float[ArrayLike, "*shape"]
 
-    def log_prob(self, value: ArrayLike) -> Array:
+    def log_prob(self, value: Float[ArrayLike, "*shape"]) -> Float[Array, "*shape"]:
         """``ln N(value; mean, std^2)``."""
         z = (jnp.asarray(value) - self.mean) / self.std
         return -0.5 * z**2 - jnp.log(self.std) - _LOG_SQRT_2PI
 
-    def cdf(self, value: ArrayLike) -> Array:
+    def cdf(self, value: Float[ArrayLike, "*shape"]) -> Float[Array, "*shape"]:
         """``P(Y <= value)``."""
         return jax.scipy.stats.norm.cdf((jnp.asarray(value) - self.mean) / self.std)
 
-    def kl(self, other: "Normal") -> Array:
+    def kl(self, other: "Normal") -> Float[Array, "*shape"]:
         """``KL(self || other)``, the expectation of the log ratio under ``self``; 0 for equal distributions.
 
         >>> float(Normal(0.0, 1.0).kl(Normal(0.0, 1.0)))
@@ -40,7 +41,9 @@ class Normal(eqx.Module):
         # (ratio - 1) (ratio + 1) instead of ratio^2 - 1: no cancellation where the scales agree.
         return 0.5 * ((ratio - 1) * (ratio + 1) + z**2) - jnp.log(ratio)
 
-    def expected_log_prob(self, value: ArrayLike, noise: ArrayLike) -> Array:
+    def expected_log_prob(
+        self, value: Float[ArrayLike, "*shape"], noise: Float[ArrayLike, "*shape"]
+    ) -> Float[Array, "*shape"]:
         r"""``E[ln N(value; mu, noise^2)]`` for a mean ``mu`` that is distributed as ``self``.
 
         The closed form of the inner expectation in Equation 5 for a Gaussian belief over the mean,
@@ -53,19 +56,19 @@ class Normal(eqx.Module):
 class Bernoulli(eqx.Module):
     """A binary distribution by its logit ``ln p(1) / p(0)``, which no probability near 0 or 1 can round away."""
 
-    logit: ArrayLike
+    logit: Float[ArrayLike, "*shape"]
 
     @property
-    def probability(self) -> Array:
+    def probability(self) -> Float[Array, "*shape"]:
         """``P(O = 1)``."""
         return jax.nn.sigmoid(jnp.asarray(self.logit))
 
-    def log_prob(self, value: ArrayLike) -> Array:
+    def log_prob(self, value: Float[ArrayLike, "*shape"]) -> Float[Array, "*shape"]:
         """``ln P(O = value)`` for ``value`` 0 or 1."""
         sign = 2 * jnp.asarray(value) - 1
         return jax.nn.log_sigmoid(sign * jnp.asarray(self.logit))
 
-    def kl(self, other: "Bernoulli") -> Array:
+    def kl(self, other: "Bernoulli") -> Float[Array, "*shape"]:
         """``KL(self || other)``."""
         p, q = jnp.asarray(self.logit), jnp.asarray(other.logit)
         log_sigmoid = jax.nn.log_sigmoid

@@ -13,21 +13,22 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Float, PRNGKeyArray
 
 
 class InputPrior(Protocol):
     """Makes noised inputs ``x~`` from the inputs of a mini batch."""
 
-    def __call__(self, inputs: Array, *, key: Array) -> Array:
+    def __call__(self, inputs: Float[Array, "rows inputs"], *, key: PRNGKeyArray) -> Float[Array, "rows inputs"]:
         """Noised inputs of the same shape."""
 
 
 class Gaussian(eqx.Module):
     """``x~ = x + N(0, std^2)``."""
 
-    std: ArrayLike
+    std: Float[ArrayLike, "*inputs"]
 
-    def __call__(self, inputs: Array, *, key: Array) -> Array:
+    def __call__(self, inputs: Float[Array, "rows inputs"], *, key: PRNGKeyArray) -> Float[Array, "rows inputs"]:
         """Noised inputs of the same shape."""
         return inputs + self.std * jax.random.normal(key, inputs.shape, inputs.dtype)
 
@@ -38,9 +39,9 @@ class Uniform(eqx.Module):
     ``std`` is the sigma_x of the paper's interval; the standard deviation of the noise itself is 2 / sqrt(3) of it.
     """
 
-    std: ArrayLike
+    std: Float[ArrayLike, "*inputs"]
 
-    def __call__(self, inputs: Array, *, key: Array) -> Array:
+    def __call__(self, inputs: Float[Array, "rows inputs"], *, key: PRNGKeyArray) -> Float[Array, "rows inputs"]:
         """Noised inputs of the same shape."""
         noise = jax.random.uniform(key, inputs.shape, inputs.dtype, -2.0, 2.0)
         return inputs + self.std * noise
@@ -54,14 +55,14 @@ class FlipCategories(eqx.Module):
     """
 
     classes: int = eqx.field(static=True)
-    probability: ArrayLike
+    probability: Float[ArrayLike, ""]
     one_hot: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
         if self.classes < 2:
             raise ValueError(f"a category needs at least two classes to flip between, got {self.classes}")
 
-    def __call__(self, inputs: Array, *, key: Array) -> Array:
+    def __call__(self, inputs: Float[Array, "rows inputs"], *, key: PRNGKeyArray) -> Float[Array, "rows inputs"]:
         """Noised inputs of the same shape."""
         if self.one_hot and inputs.shape[1] != self.classes:
             raise ValueError(f"{self.classes} classes in one-hot code need as many columns, got {inputs.shape[1]}")

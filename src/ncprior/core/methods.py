@@ -7,6 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, PRNGKeyArray, Scalar
 
 from ncprior.core.acquisition import SCORES, Acquisition
 from ncprior.core.distributions import Bernoulli, Normal
@@ -103,11 +105,11 @@ class Method:
     acquisition: Acquisition = field(default_factory=Acquisition)
     input_prior: InputPrior | None = None
 
-    def loss(self, network: Network, batch: Batch, *, key: Array) -> tuple[Array, dict[str, Array]]:
+    def loss(self, network: Network, batch: Batch, *, key: PRNGKeyArray) -> tuple[Scalar, dict[str, Scalar]]:
         """The loss of a mini batch, and the value of every term by name."""
         return total(self.objective, View.of(network, batch, self.input_prior, key=key))
 
-    def __call__(self, network: Network, inputs: Array) -> Predictive:
+    def __call__(self, network: Network, inputs: Float[Array, "rows inputs"]) -> Predictive:
         """The prediction for rows ``[rows, inputs]``."""
         return jax.vmap(self.predict)(network.predict(inputs))
 
@@ -181,7 +183,7 @@ def make_init(
     """How to make a network with the settings' trunk: with a belief over the mean's output layer, an OOD head."""
     s = settings
 
-    def init(inputs: int, outputs: int, *, key: Array) -> Network:
+    def init(inputs: int, outputs: int, *, key: PRNGKeyArray) -> Network:
         keys = jax.random.split(key, 4)
         if trunk is None:
             body: Any = MLP.init(inputs, s.hidden, slope=s.leaky_slope, key=keys[0])
@@ -217,7 +219,7 @@ def predict_mixture(outputs: dict[str, Any], prior: OutputPrior) -> MixturePredi
     outside = prior(inside)
     zeros = jnp.zeros_like(inside)
 
-    def parts(first: Array, second: Any) -> Array:
+    def parts(first: Float[Array, "outputs"], second: Float[ArrayLike, "*outputs"]) -> Float[Array, "outputs 2"]:
         return jnp.stack([first, jnp.broadcast_to(jnp.asarray(second), first.shape)], axis=-1)
 
     weights = parts(jax.nn.sigmoid(-jnp.asarray(ood.logit)), ood.probability)

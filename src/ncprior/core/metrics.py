@@ -9,25 +9,32 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float, Scalar
 
 from ncprior.core.distributions import Normal
 from ncprior.core.prediction import Predictive
 
-Metric = Callable[..., Array]
+Metric = Callable[..., Scalar]
 
 
-def rmse(prediction: Predictive, y: Array, weights: Array | None = None) -> Array:
+def rmse(
+    prediction: Predictive, y: Float[Array, "rows outputs"], weights: Float[Array, "rows"] | None = None
+) -> Scalar:
     """Root mean squared error of the predicted mean."""
     error = y - prediction.mean
     return jnp.sqrt(_average(jnp.sum(error**2, axis=-1), weights))
 
 
-def nlpd(prediction: Predictive, y: Array, weights: Array | None = None) -> Array:
+def nlpd(
+    prediction: Predictive, y: Float[Array, "rows outputs"], weights: Float[Array, "rows"] | None = None
+) -> Scalar:
     """Mean negative log predictive density, in nats; its unit of reference is the unit of the target."""
     return -_average(jnp.sum(prediction.log_prob(y), axis=-1), weights)
 
 
-def crps(prediction: Predictive, y: Array, weights: Array | None = None) -> Array:
+def crps(
+    prediction: Predictive, y: Float[Array, "rows outputs"], weights: Float[Array, "rows"] | None = None
+) -> Scalar:
     """Mean continuous ranked probability score, in the unit of the target: ``E|Y - y| - E|Y - Y'| / 2``.
 
     In closed form for mixtures of normals (Grimit et al., 2006).
@@ -40,19 +47,29 @@ def crps(prediction: Predictive, y: Array, weights: Array | None = None) -> Arra
     return _average(jnp.sum(to_truth - 0.5 * among, axis=-1), weights)
 
 
-def coverage(prediction: Predictive, y: Array, weights: Array | None = None, *, level: float | Array = 0.9) -> Array:
+def coverage(
+    prediction: Predictive,
+    y: Float[Array, "rows outputs"],
+    weights: Float[Array, "rows"] | None = None,
+    *,
+    level: float | Scalar = 0.9,
+) -> Scalar:
     """The share of rows inside their central interval of probability ``level``; best equal to ``level``."""
     return _average(jnp.mean(_centrality(prediction, y) <= level, axis=-1), weights)
 
 
-def calibration_error(prediction: Predictive, y: Array, weights: Array | None = None) -> Array:
+def calibration_error(
+    prediction: Predictive, y: Float[Array, "rows outputs"], weights: Float[Array, "rows"] | None = None
+) -> Scalar:
     """Expected calibration error: mean ``|coverage - level|`` over the levels 5%, 10%, ..., 95%."""
     levels = jnp.arange(1, 20) / 20
     inside = jnp.mean(_centrality(prediction, y)[..., None] <= levels, axis=-2)
     return jnp.mean(jnp.abs(_average(inside, weights) - levels))
 
 
-def sharpness(prediction: Predictive, y: Array, weights: Array | None = None) -> Array:
+def sharpness(
+    prediction: Predictive, y: Float[Array, "rows outputs"], weights: Float[Array, "rows"] | None = None
+) -> Scalar:
     """Root mean predicted variance, in the unit of the target; smaller is sharper, if calibration holds."""
     variance = jnp.broadcast_to(prediction.std, y.shape) ** 2
     return jnp.sqrt(_average(jnp.sum(variance, axis=-1), weights))
@@ -69,7 +86,7 @@ METRICS: dict[str, Metric] = {
 """Every metric by the name that records and reports use; ``coverage`` is that of 90% intervals."""
 
 
-def _average(values: Array, weights: Array | None) -> Array:
+def _average(values: Float[Array, "rows *shape"], weights: Float[Array, "rows"] | None) -> Float[Array, "*shape"]:
     """The mean over the first axis. A row without weight has no say, even if its value is not finite."""
     if weights is None:
         return jnp.mean(values, axis=0)
@@ -77,12 +94,12 @@ def _average(values: Array, weights: Array | None) -> Array:
     return weights @ jnp.where(counts, values, 0) / jnp.sum(weights)
 
 
-def _centrality(prediction: Predictive, y: Array) -> Array:
+def _centrality(prediction: Predictive, y: Float[Array, "rows outputs"]) -> Float[Array, "rows outputs"]:
     """The probability of the smallest central interval that holds ``y``."""
     return jnp.abs(2 * prediction.cdf(y) - 1)
 
 
-def _mean_absolute(mean: Array, std: Array) -> Array:
+def _mean_absolute(mean: Float[Array, "*shape"], std: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """``E|Y|`` for ``Y ~ N(mean, std^2)``."""
     standard = Normal(0.0, 1.0)
     z = mean / std

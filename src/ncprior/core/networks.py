@@ -18,6 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float, PRNGKeyArray, PyTree, Scalar
 
 from ncprior.core.distributions import Bernoulli, Normal
 
@@ -27,23 +28,27 @@ _SMALLEST_VARIANCE = 1e-12
 Heads = dict[str, Callable[[Array], Any]]
 
 
-def glorot_uniform(inputs: int, outputs: int, *, key: Array) -> Array:
+def glorot_uniform(inputs: int, outputs: int, *, key: PRNGKeyArray) -> Float[Array, "inputs outputs"]:
     """A kernel from ``U[-a, a]`` with ``a = sqrt(6 / (inputs + outputs))`` (Glorot and Bengio, 2010)."""
     limit = (6 / (inputs + outputs)) ** 0.5
     return jax.random.uniform(key, (inputs, outputs), minval=-limit, maxval=limit)
 
 
-def multiply(x: Array, kernel: Array) -> Array:
+def multiply(
+    x: Float[Array, "inputs *examples"], kernel: Float[Array, "inputs outputs"]
+) -> Float[Array, "outputs *examples"]:
     """``x @ kernel`` for one example ``[inputs]``, or for the columns of ``[inputs, examples]``."""
     return x @ kernel if x.ndim == 1 else kernel.T @ x
 
 
-def upright(bias: Array, x: Array) -> Array:
-    """The bias in the shape that adds it to one example, or to every column of many."""
+def as_column(bias: Float[Array, "outputs"], x: Float[Array, "inputs *examples"]) -> Float[Array, "outputs *ones"]:
+    """The bias ``[outputs]`` for one example; ``[outputs, 1]`` for examples that are columns."""
     return bias if x.ndim == 1 else bias[:, None]
 
 
-def read_columns(module: Callable[[Array], Any], columns: Array) -> Any:
+def read_columns(
+    module: Callable[[Array], PyTree[Array]], columns: Float[Array, "inputs examples"]
+) -> PyTree[Float[Array, "examples ..."]]:
     """What a module says about examples that are columns ``[inputs, examples]``, with a leading axis of examples.
 
     The module takes the columns as they are if it can, else one at a time through `jax.vmap`. XLA multiplies
@@ -59,17 +64,17 @@ class Linear(eqx.Module):
     """``x @ kernel + bias``, with a Glorot-uniform kernel and a bias of zero to begin with."""
 
     takes_columns: ClassVar[bool] = True
-    kernel: Array
-    bias: Array
+    kernel: Float[Array, "inputs outputs"]
+    bias: Float[Array, "outputs"]
 
     @classmethod
-    def init(cls, inputs: int, outputs: int, *, key: Array) -> "Linear":
+    def init(cls, inputs: int, outputs: int, *, key: PRNGKeyArray) -> "Linear":
         """A layer of this size."""
         return cls(glorot_uniform(inputs, outputs, key=key), jnp.zeros(outputs))
 
-    def __call__(self, x: Array) -> Array:
-        """Outputs for one example."""
-        return multiply(x, self.kernel) + upright(self.bias, x)
+    def __call__(self, x: Float[Array, "inputs *examples"]) -> Float[Array, "outputs *examples"]:
+        """Outputs for one example, or for examples that are columns."""
+        return multiply(x, self.kernel) + as_column(self.bias, x)
 
 
 class MLP(eqx.Module):
@@ -80,24 +85,24 @@ class MLP(eqx.Module):
     slope: float = eqx.field(static=True)
 
     @classmethod
-    def init(cls, inputs: int, hidden: Sequence[int], *, slope: float = 0.2, key: Array) -> "MLP":
+    def init(cls, inputs: int, hidden: Sequence[int], *, slope: float = 0.2, key: PRNGKeyArray) -> "MLP":
         """A trunk with layers of these sizes."""
         sizes = (inputs, *hidden)
         keys = jax.random.split(key, len(hidden))
         layers = [Linear.init(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True)]
         return cls(tuple(layers), slope)
 
-    def __call__(self, x: Array) -> Array:
-        """Features of one example."""
+    def __call__(self, x: Float[Array, "inputs *examples"]) -> Float[Array, "features *examples"]:
+        """Features of one example, or of examples that are columns."""
         return self.activations(x)[-1]
 
-    def narrowed(self, inputs: int) -> "MLP":
-        """What is left if only the first ``inputs`` of its inputs are not 0."""
+    def first_inputs_only(self, inputs: int) -> "MLP":
+        """The same function for inputs that are 0 from number ``inputs`` on, which are not given."""
         first, *others = self.layers
         return MLP((Linear(first.kernel[:inputs], first.bias), *others), self.slope)
 
-    def activations(self, x: Array) -> list[Array]:
-        """What every layer gets, from the example itself to its features."""
+    def activations(self, x: Float[Array, "inputs *examples"]) -> list[Float[Array, "units *examples"]]:
+        """The input of every layer, from the example itself to the features that the last layer makes."""
         found = [x]
         for layer in self.layers:
             found.append(jax.nn.leaky_relu(layer(found[-1]), self.slope))
@@ -111,20 +116,20 @@ class PointMean(eqx.Module):
     linear: Linear
 
     @classmethod
-    def init(cls, features: int, outputs: int, *, key: Array) -> "PointMean":
+    def init(cls, features: int, outputs: int, *, key: PRNGKeyArray) -> "PointMean":
         """A head of this size."""
         return cls(Linear.init(features, outputs, key=key))
 
-    def __call__(self, features: Array) -> Normal:
+    def __call__(self, features: Float[Array, "features *examples"]) -> Normal:
         """The predicted mean."""
         mean = self.linear(features)
         return Normal(mean, jnp.zeros_like(mean))
 
-    def deviations(self, features: Array) -> Array:  # noqa: ARG002
+    def deviations(self, features: Float[Array, "features"]) -> Float[Array, "weights outputs"]:  # noqa: ARG002
         """None: ``[0, outputs]``."""
         return jnp.zeros((0, len(self.linear.bias)))
 
-    def sample(self, *, key: Array) -> "PointMean":  # noqa: ARG002
+    def sample(self, *, key: PRNGKeyArray) -> "PointMean":  # noqa: ARG002
         """There is only one: itself."""
         return self
 
@@ -138,14 +143,14 @@ class BayesianMean(eqx.Module):
     """
 
     takes_columns: ClassVar[bool] = True
-    mean: Array
-    rho: Array
-    bias: Array
-    bias_rho: Array | None
+    mean: Float[Array, "features outputs"]
+    rho: Float[Array, "features outputs"]
+    bias: Float[Array, "outputs"]
+    bias_rho: Float[Array, "outputs"] | None
 
     @classmethod
     def init(
-        cls, features: int, outputs: int, *, std: float = 0.1, bias_belief: bool = False, key: Array
+        cls, features: int, outputs: int, *, std: float = 0.1, bias_belief: bool = False, key: PRNGKeyArray
     ) -> "BayesianMean":
         """Weight means drawn from ``N(0, std^2)``, and weight beliefs of this std, as in the released code."""
         rho = jnp.log(jnp.expm1(std))
@@ -156,15 +161,15 @@ class BayesianMean(eqx.Module):
             jnp.full(outputs, rho) if bias_belief else None,
         )
 
-    def __call__(self, features: Array) -> Normal:
+    def __call__(self, features: Float[Array, "features *examples"]) -> Normal:
         """The belief ``q(mu(x))`` over the predicted mean."""
         variance = multiply(features**2, jax.nn.softplus(self.rho) ** 2)
         if self.bias_rho is not None:
-            variance = variance + upright(jax.nn.softplus(self.bias_rho) ** 2, features)
-        mean = multiply(features, self.mean) + upright(self.bias, features)
+            variance = variance + as_column(jax.nn.softplus(self.bias_rho) ** 2, features)
+        mean = multiply(features, self.mean) + as_column(self.bias, features)
         return Normal(mean, jnp.sqrt(variance + _SMALLEST_VARIANCE))
 
-    def deviations(self, features: Array) -> Array:
+    def deviations(self, features: Float[Array, "features"]) -> Float[Array, "weights outputs"]:
         """What one standard deviation of every weight does to the mean of one example: ``[weights, outputs]``.
 
         The squares sum to the variance of ``q(mu(x))``, and products of two rows to the covariance of their means.
@@ -181,7 +186,7 @@ class BayesianMean(eqx.Module):
             beliefs.append(Normal(self.bias, jax.nn.softplus(self.bias_rho)))
         return beliefs
 
-    def sample(self, *, key: Array) -> PointMean:
+    def sample(self, *, key: PRNGKeyArray) -> PointMean:
         """One layer drawn from the belief, the same for every row that it is applied to."""
         key_kernel, key_bias = jax.random.split(key)
         noise = jax.random.normal(key_kernel, self.mean.shape)
@@ -191,7 +196,7 @@ class BayesianMean(eqx.Module):
             bias = bias + jax.nn.softplus(self.bias_rho) * jax.random.normal(key_bias, bias.shape)
         return PointMean(Linear(kernel, bias))
 
-    def kl(self, prior_std: float) -> Array:
+    def kl(self, prior_std: float) -> Scalar:
         """``KL(q(theta) || N(0, prior_std^2))``, summed over the weights."""
         prior = Normal(0.0, prior_std)
         return sum((jnp.sum(belief.kl(prior)) for belief in self.weights()), jnp.zeros(()))
@@ -205,11 +210,11 @@ class Noise(eqx.Module):
     floor: float = eqx.field(static=True)
 
     @classmethod
-    def init(cls, features: int, outputs: int, *, floor: float = 1e-6, key: Array) -> "Noise":
+    def init(cls, features: int, outputs: int, *, floor: float = 1e-6, key: PRNGKeyArray) -> "Noise":
         """A head of this size."""
         return cls(Linear.init(features, outputs, key=key), floor)
 
-    def __call__(self, features: Array) -> Array:
+    def __call__(self, features: Float[Array, "features *examples"]) -> Float[Array, "outputs *examples"]:
         """The standard deviation of the noise."""
         return jax.nn.softplus(self.linear(features)) + self.floor
 
@@ -221,11 +226,11 @@ class Ood(eqx.Module):
     linear: Linear
 
     @classmethod
-    def init(cls, features: int, outputs: int, *, key: Array) -> "Ood":
+    def init(cls, features: int, outputs: int, *, key: PRNGKeyArray) -> "Ood":
         """A head of this size."""
         return cls(Linear.init(features, outputs, key=key))
 
-    def __call__(self, features: Array) -> Bernoulli:
+    def __call__(self, features: Float[Array, "features *examples"]) -> Bernoulli:
         """The distribution of ``o``, 1 for out of distribution."""
         return Bernoulli(self.linear(features))
 

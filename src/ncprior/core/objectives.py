@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float, PRNGKeyArray, Scalar
 
 from ncprior.core.distributions import Normal
 from ncprior.core.input_priors import InputPrior
@@ -25,10 +26,10 @@ class Batch(NamedTuple):
     Those of the others have mean 1 over all visible rows, not over the batch.
     """
 
-    inputs: Array  # [rows, inputs]
-    targets: Array  # [rows, outputs]
-    weights: Array  # [rows]
-    num_visible: Array  # labels that are visible in all, not only in this batch
+    inputs: Float[Array, "rows inputs"]
+    targets: Float[Array, "rows outputs"]
+    weights: Float[Array, "rows"]
+    num_visible: Scalar  # labels that are visible in all, not only in this batch
 
 
 class View(NamedTuple):
@@ -39,14 +40,14 @@ class View(NamedTuple):
 
     network: Network
     batch: Batch
-    features: Array  # of the clean rows
+    features: Float[Array, "rows features"]  # of the clean rows
     clean: dict[str, Any]  # what each head says at x, and
     noised: dict[str, Any]  # at x~
-    key: Array
-    noised_inputs: Array | None = None  # x~ itself
+    key: PRNGKeyArray
+    noised_inputs: Float[Array, "noised inputs"] | None = None  # x~ itself
 
     @classmethod
-    def of(cls, network: Network, batch: Batch, input_prior: InputPrior | None, *, key: Array) -> "View":
+    def of(cls, network: Network, batch: Batch, input_prior: InputPrior | None, *, key: PRNGKeyArray) -> "View":
         """Passes the clean and the noised rows through the network, in one pass of twice the rows."""
         key_prior, key_terms = jax.random.split(key)
         rows, noised_inputs = batch.inputs, None
@@ -60,25 +61,25 @@ class View(NamedTuple):
         noised = jax.tree.map(lambda leaf: leaf[split:], outputs) if input_prior is not None else {}
         return cls(network, batch, features[:split], clean, noised, key_terms, noised_inputs)
 
-    def of_noised(self, values: Array) -> Array:
+    def of_noised(self, values: Float[Array, "rows ..."]) -> Float[Array, "noised ..."]:
         """Values of the clean rows for those that have a noised copy."""
         return values if self.noised_inputs is None else values[: len(self.noised_inputs)]
 
 
-Term = Callable[[View], Array]
+Term = Callable[[View], Float[Array, "rows"] | Scalar]
 
 
 class Weighted(NamedTuple):
     """A term and what it counts in the loss."""
 
-    weight: float | Array
+    weight: float | Scalar
     term: Term
 
 
 Objective = Mapping[str, Weighted]
 
 
-def total(objective: Objective, view: View) -> tuple[Array, dict[str, Array]]:
+def total(objective: Objective, view: View) -> tuple[Scalar, dict[str, Scalar]]:
     """The loss and the value of every term by name, before its weight.
 
     A term of rows counts ``sum_i w_i value_i / n`` with the ``n`` rows in use, whatever their weights sum to: so the
@@ -103,7 +104,7 @@ class NLL(eqx.Module):
 
     expectation: Literal["exact", "sampled"] = eqx.field(static=True, default="exact")
 
-    def __call__(self, view: View) -> Array:
+    def __call__(self, view: View) -> Float[Array, "rows"]:
         """One loss for each row."""
         mean = view.clean["mean"]
         if self.expectation == "sampled":
@@ -117,7 +118,7 @@ class WeightKL(eqx.Module):
 
     std: float
 
-    def __call__(self, view: View) -> Array:
+    def __call__(self, view: View) -> Scalar:
         """One number for the network."""
         return view.network.heads["mean"].kl(self.std) / view.batch.num_visible  # type: ignore[attr-defined]
 
@@ -127,7 +128,7 @@ class MeanNCP(eqx.Module):
 
     prior: OutputPrior = OutputPrior()
 
-    def __call__(self, view: View) -> Array:
+    def __call__(self, view: View) -> Float[Array, "rows"]:
         """One loss for each row."""
         return self.prior.divergence(view.of_noised(view.batch.targets), view.noised["mean"]).sum(-1)
 
@@ -140,7 +141,7 @@ class PredictiveNCP(eqx.Module):
 
     prior: OutputPrior = OutputPrior()
 
-    def __call__(self, view: View) -> Array:
+    def __call__(self, view: View) -> Float[Array, "rows"]:
         """One loss for each row."""
         mean: Normal = view.noised["mean"]
         prediction = Normal(mean.mean, view.noised["noise"])
@@ -156,7 +157,7 @@ class NoiseNCP(eqx.Module):
 
     std: float
 
-    def __call__(self, view: View) -> Array:
+    def __call__(self, view: View) -> Float[Array, "rows"]:
         """One loss for each row."""
         return Normal(0.0, self.std).kl(Normal(0.0, view.noised["noise"])).sum(-1)
 
@@ -167,7 +168,7 @@ class NoisedNLL(eqx.Module):
     Not in the paper's loss for the classifier (Equation 9); the released code adds it.
     """
 
-    def __call__(self, view: View) -> Array:
+    def __call__(self, view: View) -> Float[Array, "rows"]:
         """One loss for each row."""
         log_prob = view.noised["mean"].expected_log_prob(view.of_noised(view.batch.targets), view.noised["noise"])
         return -log_prob.sum(-1)
@@ -176,7 +177,7 @@ class NoisedNLL(eqx.Module):
 class InDistribution(eqx.Module):
     """``-ln Bernoulli(0 | pi(x))``: training rows are in distribution, second term of Equation 9."""
 
-    def __call__(self, view: View) -> Array:
+    def __call__(self, view: View) -> Float[Array, "rows"]:
         """One loss for each row."""
         return -view.clean["ood"].log_prob(0).sum(-1)
 
@@ -184,6 +185,6 @@ class InDistribution(eqx.Module):
 class OutOfDistribution(eqx.Module):
     """``-ln Bernoulli(1 | pi(x~))``: noised rows are out of distribution, the NCP of Equation 9."""
 
-    def __call__(self, view: View) -> Array:
+    def __call__(self, view: View) -> Float[Array, "rows"]:
         """One loss for each row."""
         return -view.noised["ood"].log_prob(1).sum(-1)

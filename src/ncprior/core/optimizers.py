@@ -7,23 +7,24 @@ scalar in one go; summing it in columns first is several times faster.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
+from jaxtyping import Float, PyTree, Scalar
 
 
 class AdamState(NamedTuple):
     """Steps taken, and the running means of the gradients and of their squares."""
 
-    steps: Array
-    first: Any
-    second: Any
+    steps: Scalar
+    first: PyTree[Float[Array, "..."]]
+    second: PyTree[Float[Array, "..."]]
 
 
-def sum_of_squares(x: Array) -> Array:
+def sum_of_squares(x: Float[Array, "..."]) -> Scalar:
     """``sum(x^2)``, by columns first where the array is large enough to gain from it."""
     squares = x * x
     for width in (1024, 1000, 800, 512, 400, 256):
@@ -33,16 +34,16 @@ def sum_of_squares(x: Array) -> Array:
     return jnp.sum(squares)
 
 
-def global_norm(grads: Any) -> Array:
+def global_norm(grads: PyTree[Float[Array, "..."]]) -> Scalar:
     """The length of all gradients as one vector."""
     return jnp.sqrt(sum((sum_of_squares(leaf) for leaf in jax.tree.leaves(grads)), jnp.zeros(())))
 
 
 def adam(
-    learning_rate: float | Array,
+    learning_rate: float | Scalar,
     *,
     clip: float | None = None,
-    norm: Callable[[Any], Array] = global_norm,
+    norm: Callable[[PyTree[Float[Array, "..."]]], Scalar] = global_norm,
     epsilon_hat: bool = True,
     b1: float = 0.9,
     b2: float = 0.999,
@@ -64,7 +65,7 @@ def adam(
     ) -> tuple[optax.Updates, optax.OptState]:
         del params
         assert isinstance(state, AdamState)
-        shrink: float | Array = 1.0
+        shrink: float | Scalar = 1.0
         if clip is not None:
             shrink = jnp.minimum(1.0, clip / jnp.maximum(norm(grads), 1e-30))
         steps = state.steps + 1
@@ -85,9 +86,9 @@ def adam(
 class AveragedState(NamedTuple):
     """The state of the optimiser whose steps are averaged, steps taken, and the average of the weights."""
 
-    inner: Any
-    steps: Array
-    average: Any
+    inner: optax.OptState
+    steps: Scalar
+    average: PyTree[Float[Array, "..."]]
 
 
 def averaged(inner: optax.GradientTransformation, share: float = 0.1) -> optax.GradientTransformation:

@@ -8,6 +8,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import digamma
 from jax.typing import ArrayLike
+from jaxtyping import Float
 
 from ncprior.core.distributions import Normal
 
@@ -24,8 +25,8 @@ class OutputPrior(eqx.Module):
     is ``KL(model || prior)``, which the derivation in appendix B arrives at.
     """
 
-    std: ArrayLike = 1.0
-    centre: Literal["target"] | ArrayLike = "target"
+    std: Float[ArrayLike, "*outputs"] = 1.0
+    centre: Literal["target"] | Float[ArrayLike, "*outputs"] = "target"
     direction: Literal["forward", "reverse"] = eqx.field(static=True, default="forward")
 
     def __check_init__(self) -> None:
@@ -34,16 +35,18 @@ class OutputPrior(eqx.Module):
         if isinstance(self.centre, str) and self.centre != "target":
             raise ValueError(f"centre must be 'target' or a number, got {self.centre!r}")
 
-    def __call__(self, targets: Array) -> Normal:
+    def __call__(self, targets: Float[Array, "*shape"]) -> Normal:
         """The prior at the noised inputs of rows with these targets."""
         return Normal(targets if isinstance(self.centre, str) else self.centre, self.std)
 
-    def divergence(self, targets: Array, model: Normal) -> Array:
+    def divergence(self, targets: Float[Array, "*shape"], model: Normal) -> Float[Array, "*shape"]:
         """The KL divergence between the prior and the model, one for each row and output."""
         prior = self(targets)
         return prior.kl(model) if self.direction == "forward" else model.kl(prior)
 
-    def estimated_divergence(self, targets: Array, samples: Array) -> Array:
+    def estimated_divergence(
+        self, targets: Float[Array, "*shape"], samples: Float[Array, "samples *shape"]
+    ) -> Float[Array, "*shape"]:
         r"""The divergence of a model that is known by samples of it, on a leading axis: one for each row and output.
 
         Without bias if they are samples of a normal $N(m, v)$. The mean $\hat m$ and the unbiased variance $s^2$ of

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Float
 
 from ncprior.core.distributions import Normal
 
@@ -27,38 +28,38 @@ class Predictive(eqx.Module):
     if TYPE_CHECKING:  # which would take abstract fields for arguments of __init__
         mean = noise = uncertainty = property(lambda _: jnp.zeros(()))
     else:
-        mean: eqx.AbstractVar[Array]
-        noise: eqx.AbstractVar[Array]
-        uncertainty: eqx.AbstractVar[Array]
+        mean: eqx.AbstractVar[Float[Array, "*shape"]]
+        noise: eqx.AbstractVar[Float[Array, "*shape"]]
+        uncertainty: eqx.AbstractVar[Float[Array, "*shape"]]
 
     @abc.abstractmethod
-    def components(self) -> tuple[Array, Normal]:
+    def components(self) -> tuple[Float[Array, "*shape components"], Normal]:
         """Weights and normals of the mixture, the components on a new last axis."""
 
     @abc.abstractmethod
-    def inflate(self, noise: ArrayLike, uncertainty: ArrayLike) -> "Predictive":
+    def inflate(self, noise: Float[ArrayLike, "..."], uncertainty: Float[ArrayLike, "..."]) -> "Predictive":
         """The prediction with noise and uncertainty multiplied by these numbers."""
 
     @abc.abstractmethod
-    def rescale(self, scale: ArrayLike, shift: ArrayLike = 0.0) -> "Predictive":
+    def rescale(self, scale: Float[ArrayLike, "..."], shift: Float[ArrayLike, "..."] = 0.0) -> "Predictive":
         """The prediction of ``shift + scale * y``: from standardised targets back to their unit."""
 
     @property
-    def std(self) -> Array:
+    def std(self) -> Float[Array, "*shape"]:
         """Standard deviation of the prediction, uncertainty and noise together."""
         return jnp.hypot(self.noise, self.uncertainty)
 
-    def log_prob(self, y: ArrayLike) -> Array:
+    def log_prob(self, y: Float[ArrayLike, "*shape"]) -> Float[Array, "*shape"]:
         """``ln p(y | x)``, in nats per unit of the target."""
         weights, normal = self.components()
         return jax.scipy.special.logsumexp(normal.log_prob(jnp.asarray(y)[..., None]), axis=-1, b=weights)
 
-    def cdf(self, y: ArrayLike) -> Array:
+    def cdf(self, y: Float[ArrayLike, "*shape"]) -> Float[Array, "*shape"]:
         """``P(Y <= y | x)``."""
         weights, normal = self.components()
         return jnp.sum(weights * normal.cdf(jnp.asarray(y)[..., None]), axis=-1)
 
-    def quantile(self, probability: ArrayLike) -> Array:
+    def quantile(self, probability: Float[ArrayLike, "*levels"]) -> Float[Array, "..."]:
         """The value that ``Y`` stays below with this probability.
 
         Several probabilities have the leading axes of the result, as in `numpy.quantile`.
@@ -80,7 +81,7 @@ class Predictive(eqx.Module):
         low, high = jax.lax.fori_loop(0, 40, halve, (ends.min(-1), ends.max(-1)))
         return 0.5 * (low + high)
 
-    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
+    def interval(self, level: float = 0.9) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
         """The central interval that holds ``Y`` with probability ``level``."""
         return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
 
@@ -92,20 +93,20 @@ class Prediction(Predictive):
     Array(5., dtype=float32, weak_type=True)
     """
 
-    mean: Array
-    noise: Array
-    uncertainty: Array
+    mean: Float[Array, "*shape"]
+    noise: Float[Array, "*shape"]
+    uncertainty: Float[Array, "*shape"]
 
-    def components(self) -> tuple[Array, Normal]:
+    def components(self) -> tuple[Float[Array, "*shape components"], Normal]:
         """One component of weight 1."""
         mean = self.mean[..., None]
         return jnp.ones_like(mean), Normal(mean, self.std[..., None])
 
-    def inflate(self, noise: ArrayLike, uncertainty: ArrayLike) -> "Prediction":
+    def inflate(self, noise: Float[ArrayLike, "..."], uncertainty: Float[ArrayLike, "..."]) -> "Prediction":
         """The prediction with noise and uncertainty multiplied by these numbers."""
         return Prediction(self.mean, jnp.asarray(noise) * self.noise, jnp.asarray(uncertainty) * self.uncertainty)
 
-    def rescale(self, scale: ArrayLike, shift: ArrayLike = 0.0) -> "Prediction":
+    def rescale(self, scale: Float[ArrayLike, "..."], shift: Float[ArrayLike, "..."] = 0.0) -> "Prediction":
         """The prediction of ``shift + scale * y``."""
         scale = jnp.asarray(scale)
         return Prediction(jnp.asarray(shift + scale * self.mean), scale * self.noise, scale * self.uncertainty)
@@ -118,41 +119,41 @@ class MixturePrediction(Predictive):
     variance the noise is that of an average component, and disagreement between the components is uncertainty.
     """
 
-    weights: Array
+    weights: Float[Array, "*shape components"]
     parts: Prediction
 
     @property
-    def mean(self) -> Array:
+    def mean(self) -> Float[Array, "*shape"]:
         """Mean of the mixture."""
         return jnp.sum(self.weights * self.parts.mean, axis=-1)
 
     @property
-    def noise(self) -> Array:
+    def noise(self) -> Float[Array, "*shape"]:
         """Root of the components' average noise variance."""
         return jnp.sqrt(jnp.sum(self.weights * self.parts.noise**2, axis=-1))
 
     @property
-    def uncertainty(self) -> Array:
+    def uncertainty(self) -> Float[Array, "*shape"]:
         """Root of the components' average uncertainty variance plus the variance of their means."""
         spread = (self.parts.mean - self.mean[..., None]) ** 2
         return jnp.sqrt(jnp.sum(self.weights * (self.parts.uncertainty**2 + spread), axis=-1))
 
-    def components(self) -> tuple[Array, Normal]:
+    def components(self) -> tuple[Float[Array, "*shape components"], Normal]:
         """The weights and the normals that they mix."""
         return self.weights, Normal(self.parts.mean, self.parts.std)
 
-    def inflate(self, noise: ArrayLike, uncertainty: ArrayLike) -> "MixturePrediction":
+    def inflate(self, noise: Float[ArrayLike, "..."], uncertainty: Float[ArrayLike, "..."]) -> "MixturePrediction":
         """The mixture with every component's noise and uncertainty multiplied by these numbers."""
         noise, uncertainty = (jnp.asarray(factor)[..., None] for factor in (noise, uncertainty))
         return MixturePrediction(self.weights, self.parts.inflate(noise, uncertainty))
 
-    def rescale(self, scale: ArrayLike, shift: ArrayLike = 0.0) -> "MixturePrediction":
+    def rescale(self, scale: Float[ArrayLike, "..."], shift: Float[ArrayLike, "..."] = 0.0) -> "MixturePrediction":
         """The prediction of ``shift + scale * y``."""
         scale, shift = jnp.asarray(scale)[..., None], jnp.asarray(shift)[..., None]
         return MixturePrediction(self.weights, self.parts.rescale(scale, shift))
 
 
-def mix(members: Predictive, shares: Array | None = None) -> MixturePrediction:
+def mix(members: Predictive, shares: Float[Array, "members"] | None = None) -> MixturePrediction:
     """The mixture of an ensemble's predictions, which have the members on a leading axis.
 
     All count the same, or these shares, which sum to 1.
@@ -163,7 +164,7 @@ def mix(members: Predictive, shares: Array | None = None) -> MixturePrediction:
         weights, _ = members.components()
         parts = Prediction(*(leaf[..., None] for leaf in (members.mean, members.noise, members.uncertainty)))
 
-    def flat(leaf: Array) -> Array:
+    def flat(leaf: Float[Array, "members *shape parts"]) -> Float[Array, "*shape components"]:
         return jnp.moveaxis(leaf, 0, -2).reshape(*leaf.shape[1:-1], -1)
 
     shares = jnp.full(len(weights), 1 / len(weights)) if shares is None else shares
@@ -185,7 +186,7 @@ def heavy_tailed(prediction: Predictive) -> MixturePrediction:
     if not isinstance(prediction, MixturePrediction):
         prediction = mix(jax.tree.map(lambda leaf: leaf[None], prediction))
 
-    def spread(leaf: Array, factor: Array) -> Array:
+    def spread(leaf: Float[Array, "*shape parts"], factor: Float[Array, "3"]) -> Float[Array, "*shape spread"]:
         return (leaf[..., None] * factor).reshape(*leaf.shape[:-1], -1)
 
     ones = jnp.ones_like(share)

@@ -5,6 +5,7 @@ from typing import NamedTuple, TypeVar
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Bool, Float, Int, Scalar
 
 T = TypeVar("T", Array, np.ndarray)
 
@@ -17,19 +18,19 @@ class RowWeights(NamedTuple):
     for priors, which fade with labels.
     """
 
-    values: Array  # [rows]
-    copies: Array  # [rows]
-    labels_before: Array
+    values: Float[Array, "rows"]
+    copies: Float[Array, "rows"]
+    labels_before: Scalar
 
-    def mean(self, visible: Array, in_use: Array, labels: int | Array) -> Array:
+    def mean(self, visible: Int[Array, "buffer"], in_use: Bool[Array, "buffer"], labels: int | Scalar) -> Scalar:
         """Mean weight of the visible rows, ``labels`` of which are in use."""
         return jnp.sum(self._visible(visible, in_use)) / labels
 
-    def num_labels(self, visible: Array, in_use: Array) -> Array:
+    def num_labels(self, visible: Int[Array, "buffer"], in_use: Bool[Array, "buffer"]) -> Scalar:
         """The effective number of labels that were learned from, earlier ones included."""
         return effective_number(self._visible(visible, in_use), self.copies[visible]) + self.labels_before
 
-    def _visible(self, visible: Array, in_use: Array) -> Array:
+    def _visible(self, visible: Int[Array, "buffer"], in_use: Bool[Array, "buffer"]) -> Float[Array, "buffer"]:
         return jnp.where(in_use, self.values[visible], 0.0)
 
 

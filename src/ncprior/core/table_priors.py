@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Float, PRNGKeyArray
 
 from ncprior.core.input_priors import InputPrior
 
@@ -17,9 +18,9 @@ class Radial(eqx.Module):
     ``r`` and ``eps`` are standard normal. A fixed radius leaves a distance at which nothing was ever said.
     """
 
-    std: ArrayLike
+    std: Float[ArrayLike, "*inputs"]
 
-    def __call__(self, inputs: Array, *, key: Array) -> Array:
+    def __call__(self, inputs: Float[Array, "rows inputs"], *, key: PRNGKeyArray) -> Float[Array, "rows inputs"]:
         """Noised inputs of the same shape."""
         key_radius, key_noise = jax.random.split(key)
         radius = jnp.abs(jax.random.normal(key_radius, (len(inputs), 1), inputs.dtype))
@@ -35,7 +36,7 @@ class NoisedShare(eqx.Module):
     prior: InputPrior
     share: float = eqx.field(static=True)
 
-    def __call__(self, inputs: Array, *, key: Array) -> Array:
+    def __call__(self, inputs: Float[Array, "rows inputs"], *, key: PRNGKeyArray) -> Float[Array, "first inputs"]:
         """Noised inputs of the first rows."""
         return self.prior(inputs[: max(1, round(self.share * len(inputs)))], key=key)
 
@@ -50,11 +51,11 @@ class DataShaped(eqx.Module):
     """
 
     noise: InputPrior
-    colours: ArrayLike
-    scale: ArrayLike = 1.0
-    share: ArrayLike = 0.5
+    colours: Float[ArrayLike, "inputs components"]
+    scale: Float[ArrayLike, "*inputs"] = 1.0
+    share: Float[ArrayLike, ""] = 0.5
 
-    def __call__(self, inputs: Array, *, key: Array) -> Array:
+    def __call__(self, inputs: Float[Array, "rows inputs"], *, key: PRNGKeyArray) -> Float[Array, "rows inputs"]:
         """Noised inputs of the same shape."""
         key_noise, key_share = jax.random.split(key)
         noise = self.noise(jnp.zeros_like(inputs), key=key_noise)
@@ -81,7 +82,7 @@ class PerColumn(eqx.Module):
         if len(named) != len(set(named)):
             raise ValueError(f"a column has more than one input prior: {sorted(named)}")
 
-    def __call__(self, inputs: Array, *, key: Array) -> Array:
+    def __call__(self, inputs: Float[Array, "rows inputs"], *, key: PRNGKeyArray) -> Float[Array, "rows inputs"]:
         """Noised inputs of the same shape."""
         missing = [column for columns in self.columns for column in columns if not 0 <= column < inputs.shape[1]]
         if missing:

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Bool, Float
 
 from ncprior.core.distributions import Normal
 from ncprior.core.objectives import Term, View
@@ -19,7 +20,7 @@ class NoiseTie(eqx.Module):
     taken as a constant, so that it is learned from the data alone.
     """
 
-    def __call__(self, view: View) -> Array:
+    def __call__(self, view: View) -> Float[Array, "rows"]:
         """One loss for each row."""
         clean = jax.lax.stop_gradient(view.of_noised(view.clean["noise"]))
         return Normal(0.0, clean).kl(Normal(0.0, view.noised["noise"])).sum(-1)
@@ -35,7 +36,7 @@ class AwayFromData(eqx.Module):
 
     term: Term
 
-    def __call__(self, view: View) -> Array:
+    def __call__(self, view: View) -> Float[Array, "rows"]:
         """One loss for each row."""
         assert view.noised_inputs is not None
         inputs, in_use = view.batch.inputs, view.batch.weights > 0
@@ -43,7 +44,7 @@ class AwayFromData(eqx.Module):
         origin = inputs.mean(0)  # where products are rounded least
         inputs = inputs - origin
 
-        def nearest(rows: Array, others: Array) -> Array:
+        def nearest(rows: Float[Array, "some inputs"], others: Bool[Array, "some rows"]) -> Float[Array, "some"]:
             # |a|^2 + |b|^2 - 2 a . b is far faster than differences; what rounding can have made is no distance.
             sizes = jnp.sum(rows**2, axis=-1)[:, None] + jnp.sum(inputs**2, axis=-1)
             squares = sizes - 2 * jnp.matmul(rows, inputs.T, precision="highest")
@@ -63,6 +64,6 @@ class FadesWithLabels(eqx.Module):
 
     term: Term
 
-    def __call__(self, view: View) -> Array:
+    def __call__(self, view: View) -> Float[Array, "rows"]:
         """One loss for each row."""
         return self.term(view) / view.batch.num_visible

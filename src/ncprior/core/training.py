@@ -16,7 +16,9 @@ import numpy as np
 import optax
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
+from jaxtyping import Float, Int, Key, PRNGKeyArray, PyTree, Scalar
 
+from ncprior.core.input_priors import InputPrior
 from ncprior.core.methods import Method
 from ncprior.core.networks import Network
 from ncprior.core.objectives import Batch
@@ -34,32 +36,48 @@ _GROUP = 5
 """Seeds of a small network that are trained at once; more are hardly faster."""
 
 
+Count = int | Scalar
+"""A whole number, which may be traced."""
+
+
 class Rows(NamedTuple):
     """The rows that labels are drawn from. All count the same, unless ``weights`` says otherwise."""
 
-    inputs: Array  # [rows, inputs]
-    targets: Array  # [rows, outputs]
+    inputs: Float[Array, "rows inputs"]
+    targets: Float[Array, "rows outputs"]
     weights: RowWeights | None = None
 
 
 class Learner(NamedTuple):
     """One seed in training; many are the same with a leading axis on every field."""
 
-    params: Any  # the arrays of the network; see `combine`
-    optimizer: Any
-    key: Array
-    visible: Array  # numbers of the visible rows, of which only the first `Clock.labels` mean anything
-    terms: dict[str, Array]  # mean of every loss term over the last stretch
-    failed: Array  # epoch in which the loss was first not finite, or -1
-    nonfinite_terms: Array  # bits of the loss terms that were not finite then
-    input_prior: Any = None  # takes the place of the method's own, so that runs in one batch can differ in it
+    params: PyTree[Float[Array, "..."]]  # the arrays of the network; see `combine`
+    optimizer: optax.OptState
+    key: PRNGKeyArray
+    visible: Int[Array, "buffer"]  # numbers of the visible rows, of which only the first `Clock.labels` mean anything
+    terms: dict[str, Scalar]  # mean of every loss term over the last stretch
+    failed: Scalar  # epoch in which the loss was first not finite, or -1
+    nonfinite_terms: Scalar  # bits of the loss terms that were not finite then
+    input_prior: InputPrior | None = (
+        None  # takes the place of the method's own, so that runs in one batch can differ in it
+    )
+
+
+class _State(NamedTuple):
+    """What a training step changes."""
+
+    params: PyTree[Float[Array, "..."]]
+    optimizer: optax.OptState
+    sums: Float[Array, "terms"]  # of every loss term over the steps so far
+    failed: Scalar
+    nonfinite_terms: Scalar
 
 
 class Clock(NamedTuple):
     """Where training stands: epochs done, visible labels. The same for all seeds."""
 
-    epoch: int | Array
-    labels: int | Array
+    epoch: Count
+    labels: Count
 
 
 class Trainer(NamedTuple):
@@ -70,7 +88,7 @@ class Trainer(NamedTuple):
     batch_size: int
     remainder: Remainder = "smaller"
 
-    def static(self, inputs: int, outputs: int) -> Any:
+    def static(self, inputs: int, outputs: int) -> PyTree:
         """The part of the network that is not trained: structure, functions, constants."""
         network = eqx.filter_jit(self.method.init)(inputs, outputs, key=jax.random.key(0))
         return eqx.filter(network, eqx.is_inexact_array, inverse=True)
@@ -90,9 +108,9 @@ class Trainer(NamedTuple):
     def start(
         self,
         rows: Rows,
-        visible: Array,
+        visible: Int[Array, "buffer"],
         *,
-        key: Array,
+        key: PRNGKeyArray,
         prepare: Callable[[Network], Network] = lambda network: network,
     ) -> Learner:
         """A fresh learner that sees these rows; ``prepare`` may change its network before training."""
@@ -111,11 +129,11 @@ class Trainer(NamedTuple):
             jnp.array(0, jnp.int32),
         )
 
-    def steps(self, labels: int | Array) -> int | Array:
+    def steps(self, labels: Count) -> Count:
         """Mini batches in an epoch of so many labels."""
         return labels // self.batch_size if self.remainder == "dropped" else -(-labels // self.batch_size)
 
-    def train(self, learner: Learner, rows: Rows, static: Any, clock: Clock, epochs: int | Array) -> Learner:
+    def train(self, learner: Learner, rows: Rows, static: PyTree, clock: Clock, epochs: Count) -> Learner:
         """Trains for this many epochs on the visible rows, as one loop; every number but shapes may be traced."""
         steps = self.steps(clock.labels)
         return self.train_steps(
@@ -123,7 +141,13 @@ class Trainer(NamedTuple):
         )
 
     def train_steps(
-        self, learner: Learner, rows: Rows, static: Any, labels: int | Array, first: int | Array, last: int | Array
+        self,
+        learner: Learner,
+        rows: Rows,
+        static: PyTree,
+        labels: Count,
+        first: Count,
+        last: Count,
     ) -> Learner:
         """Trains from step ``first`` to before step ``last``, counted from the beginning of training.
 
@@ -144,10 +168,12 @@ class Trainer(NamedTuple):
         if learner.input_prior is not None:
             method = dataclasses.replace(method, input_prior=learner.input_prior)
 
-        def loss(params: Any, batch: Batch, key: Array) -> tuple[Array, dict[str, Array]]:
+        def loss(
+            params: PyTree[Float[Array, "..."]], batch: Batch, key: PRNGKeyArray
+        ) -> tuple[Scalar, dict[str, Scalar]]:
             return method.loss(combine(params, static), batch, key=key)
 
-        def step(epoch: Array, order: Array, key: Array, i: Array, state: tuple) -> tuple:
+        def step(epoch: Scalar, order: Int[Array, "buffer"], key: PRNGKeyArray, i: Scalar, state: _State) -> _State:
             params, optimizer, sums, failed, nonfinite_terms = state
             begin = i * size
             if self.remainder == "filled":  # with the last rows of the batch before
@@ -166,9 +192,9 @@ class Trainer(NamedTuple):
             first = jnp.any(broken) & (failed < 0)
             bits = jnp.sum(jnp.where(broken, 2 ** jnp.arange(len(names)), 0))
             failed, nonfinite_terms = jnp.where(first, epoch, failed), jnp.where(first, bits, nonfinite_terms)
-            return params, optimizer, sums + values, failed, nonfinite_terms
+            return _State(params, optimizer, sums + values, failed, nonfinite_terms)
 
-        def one_epoch(i: Array, state: tuple) -> tuple:
+        def one_epoch(i: Scalar, state: _State) -> _State:
             epoch = jnp.asarray(i, jnp.int32)
             key_order, key_steps = jax.random.split(jax.random.fold_in(learner.key, epoch))
             # A random permutation of the visible rows: sort random numbers, those not in use last.
@@ -179,7 +205,9 @@ class Trainer(NamedTuple):
             begin, end = jnp.maximum(first - epoch * steps, 0), jnp.minimum(last - epoch * steps, steps)
             return jax.lax.fori_loop(begin, end, partial(step, epoch, order, key_steps), state)
 
-        state = (learner.params, learner.optimizer, jnp.zeros(len(names)), learner.failed, learner.nonfinite_terms)
+        state = _State(
+            learner.params, learner.optimizer, jnp.zeros(len(names)), learner.failed, learner.nonfinite_terms
+        )
         whole = jnp.maximum(steps, 1)
         params, optimizer, sums, failed, nonfinite_terms = jax.lax.fori_loop(
             first // whole, -(-last // whole), one_epoch, state
@@ -197,7 +225,7 @@ class Trainer(NamedTuple):
         )
 
 
-def combine(params: Any, static: Any) -> Network:
+def combine(params: PyTree[Float[Array, "..."]], static: PyTree) -> Network:
     """The network that these arrays and the rest of it make up."""
     return eqx.combine(params, static)
 
@@ -208,13 +236,13 @@ def explain_failure(method: Method, failed: int, nonfinite_terms: int) -> str:
     return f"the loss was not finite in epoch {failed} (term {', '.join(names)})"
 
 
-def seed_keys(seeds: Sequence[int]) -> Array:
+def seed_keys(seeds: Sequence[int]) -> Key[Array, "seeds"]:
     """One random key for each seed; a seed's key does not depend on the others."""
     return jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
 
 
 def train_seeds(
-    trainer: Trainer, learners: Learner, rows: Rows, static: Any, clock: Clock, epochs: int | Array
+    trainer: Trainer, learners: Learner, rows: Rows, static: PyTree, clock: Clock, epochs: Count
 ) -> Learner:
     """Trains the seeds of one device: some at once if their networks are small, else one after the other."""
 

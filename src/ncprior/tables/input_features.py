@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from ncprior.core.methods import Method
-from ncprior.core.networks import MLP, Network, upright
+from ncprior.core.networks import MLP, Network, as_column
 
 
 class Bins(eqx.Module):
@@ -48,7 +48,7 @@ class Bins(eqx.Module):
         most = np.concatenate([[*[1.0] * (len(edges) - 2), np.inf] for edges in self.edges])
         # One number for each bin, in the shape of one example or of many columns.
         start, width, floor, ceiling = (
-            upright(jnp.asarray(value, x.dtype), x) for value in (lower, upper - lower, least, most)
+            as_column(jnp.asarray(value, x.dtype), x) for value in (lower, upper - lower, least, most)
         )
         return self.trunk(jnp.clip((x[column] - start) / width, floor, ceiling))
 
@@ -179,7 +179,7 @@ class Stepped(eqx.Module):
         if not isinstance(self.trunk, MLP):
             return self.trunk(self.see(x))
         # Places of sharpness 0 take most of the time of a step, for nothing.
-        plain = self.trunk.narrowed(len(x) + len(self.sight.whitener))
+        plain = self.trunk.first_inputs_only(len(x) + len(self.sight.whitener))
         return jax.lax.cond(
             self.sight.sharpness > 0, lambda: self.trunk(self.see(x)), lambda: plain(self.see(x, places=False))
         )
