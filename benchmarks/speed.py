@@ -120,7 +120,7 @@ def make_training(hidden: tuple[int, ...], inputs: int, seeds: int, labels: int,
     size = sum(leaf[0].size for leaf in jax.tree.leaves(learners.params))
     program = jax.jit(
         over_seeds(
-            lambda many, rows, clock, epochs: train_seeds(trainer, many, rows, static, clock, epochs),
+            lambda many, rows, clock, epochs: train_seeds(trainer, many, rows, static, clock=clock, epochs=epochs),
             seed_mesh(seeds),
         ),
         donate_argnums=0,

@@ -49,7 +49,7 @@ def run(trainer, rows, seeds, epochs=5, labels=10, mesh=None):
     static = trainer.static(rows.inputs.shape[1], 1)
 
     def program(many, rows, clock, epochs):
-        return train_seeds(trainer, many, rows, static, clock, epochs)
+        return train_seeds(trainer, many, rows, static, clock=clock, epochs=epochs)
 
     start = learners(trainer, rows, padded(seeds, mesh), labels)
     return jax.jit(over_seeds(program, mesh))(start, rows, Clock(np.int32(0), np.int32(labels)), np.int32(epochs))

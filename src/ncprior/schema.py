@@ -15,7 +15,7 @@ import sys
 import types
 from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 import numpy as np
 
@@ -60,17 +60,17 @@ AnyFloat = Annotated[float, "not a number and infinity too"]
 class _MismatchError(Exception):
     """A value is not what it must be; ``path`` is where, inside the value that was asked about."""
 
-    def __init__(self, expected: str, value: Any, path: str = "") -> None:
+    def __init__(self, expected: str, value: object, path: str = "") -> None:
         self.expected, self.value, self.path = expected, value, path
 
     def inside(self, part: str) -> "_MismatchError":
         return _MismatchError(self.expected, self.value, part + self.path)
 
 
-Reader = Callable[[Any], Any]
+Reader = Callable[[object], object]
 
 
-def conform(value: Any, kind: Any, where: str) -> Any:
+def conform(value: object, kind: object, where: str) -> Any:
     """The value as the type wants it, or a `UserError` that says where it differs.
 
     Types are those of annotations: ``int``, ``float`` (finite), ``bool``, ``str``, ``Literal``, unions, lists, tuples
@@ -84,7 +84,7 @@ def conform(value: Any, kind: Any, where: str) -> Any:
         raise UserError(f"{where}{error.path} must be {error.expected}, got {found}") from error
 
 
-def check_fields(value: Any) -> None:
+def check_fields(value: object) -> None:
     """Makes the fields of a dataclass conform to their types, when it is made."""
     for name, kind in get_type_hints(type(value), include_extras=True).items():
         object.__setattr__(value, name, conform(getattr(value, name), kind, name))
@@ -113,7 +113,7 @@ _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 
 
 @cache
-def _reader(kind: Any) -> Reader:
+def _reader(kind: object) -> Reader:
     """A function that returns a value as the type wants it, or raises `_MismatchError`."""
     base, limits = (get_args(kind)[0], get_args(kind)[1:]) if get_origin(kind) is Annotated else (kind, ())
     origin, choices = get_origin(base), get_args(base)
@@ -136,12 +136,12 @@ def _reader(kind: Any) -> Reader:
     if origin is dict:
         return _by_name(_reader(choices[1]))
     if dataclasses.is_dataclass(base) or is_typeddict(base):
-        return _record(base)
+        return _record(cast(Callable[..., object], base))
     raise TypeError(f"{kind} is no type of values from outside")
 
 
-def _instance(classes: Any, expected: str) -> Reader:
-    def read(value: Any) -> Any:
+def _instance(classes: type | tuple[type, ...], expected: str) -> Reader:
+    def read(value: object) -> object:
         if isinstance(value, classes):
             return value
         raise _MismatchError(expected, value)
@@ -149,13 +149,13 @@ def _instance(classes: Any, expected: str) -> Reader:
     return read
 
 
-def _number(base: type, limit: Any) -> Reader:
+def _number(base: object, limit: object) -> Reader:
     whole = base is int
     what = "a whole number" if whole else "a number" if limit is not FINITE else "a finite number"
     expected = f"{what} {limit}" if isinstance(limit, Range) and limit is not FINITE else what
     allowed = numbers.Integral if whole else numbers.Real
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> object:
         counts = isinstance(value, allowed) and not isinstance(value, bool)
         if counts and (not isinstance(limit, Range) or value in limit):
             return value
@@ -164,7 +164,7 @@ def _number(base: type, limit: Any) -> Reader:
     return read
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, str):
         try:
             value.encode()
@@ -175,8 +175,8 @@ def _text(value: Any) -> str:
     raise _MismatchError("text", value)
 
 
-def _word(words: tuple[Any, ...]) -> Reader:
-    def read(value: Any) -> Any:
+def _word(words: tuple[str, ...]) -> Reader:
+    def read(value: object) -> object:
         if isinstance(value, str) and value in words:
             return value
         raise _MismatchError(f"one of {', '.join(words)}", value)
@@ -184,11 +184,11 @@ def _word(words: tuple[Any, ...]) -> Reader:
     return read
 
 
-def _either(choices: tuple[Any, ...]) -> Reader:
+def _either(choices: tuple[object, ...]) -> Reader:
     readers = [_reader(choice) for choice in choices]
     others = [reader for reader, choice in zip(readers, choices, strict=True) if choice is not type(None)]
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> object:
         if value is None and len(others) < len(readers):
             return None
         expected = []
@@ -208,7 +208,7 @@ def _either(choices: tuple[Any, ...]) -> Reader:
 def _items(make: type, reader: Reader, length: Length) -> Reader:
     size = f" of {length.least:,} to {length.most:,}" if length != Length() else ""
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> object:
         if not isinstance(value, list | tuple) or not length.least <= len(value) <= length.most:
             raise _MismatchError(f"a list{size}", value)
         found = []
@@ -223,7 +223,7 @@ def _items(make: type, reader: Reader, length: Length) -> Reader:
 
 
 def _by_name(reader: Reader) -> Reader:
-    def read(value: Any) -> Any:
+    def read(value: object) -> object:
         if not isinstance(value, dict):
             raise _MismatchError("a dictionary", value)
         return {_text(name): _inside(reader, name, item) for name, item in value.items()}
@@ -231,11 +231,11 @@ def _by_name(reader: Reader) -> Reader:
     return read
 
 
-def _record(kind: Any) -> Reader:
+def _record(kind: Callable[..., object]) -> Reader:
     readers = {name: _reader(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
     expected = f"a dictionary of {', '.join(readers)}"
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> object:
         if not isinstance(value, dict) or value.keys() != readers.keys():
             raise _MismatchError(expected, list(value) if isinstance(value, dict) else value)
         return kind(**{name: _inside(reader, name, value[name]) for name, reader in readers.items()})
@@ -243,7 +243,7 @@ def _record(kind: Any) -> Reader:
     return read
 
 
-def _inside(reader: Reader, name: str, value: Any) -> Any:
+def _inside(reader: Reader, name: str, value: object) -> object:
     try:
         return reader(value)
     except _MismatchError as error:

@@ -24,6 +24,7 @@ from ncprior.core.networks import Network
 from ncprior.core.prediction import Predictive
 from ncprior.core.training import (
     Clock,
+    Count,
     Learner,
     Rows,
     Trainer,
@@ -77,6 +78,14 @@ class Snapshot(NamedTuple):
 
     clock: Clock
     learners: Learner
+
+
+class Stretch(NamedTuple):
+    """From where to train, for how long, and whether labels are drawn at the end. Arguments of one program."""
+
+    clock: Clock
+    epochs: Count
+    select: Scalar | np.bool_
 
 
 class Evaluation(NamedTuple):
@@ -172,7 +181,7 @@ class Simulation:
             # Arrays rather than Python numbers, whose every new value would be traced as a new type or constant.
             clock = Clock(*np.asarray([epoch, labels], np.int32))
             learners, values = self._stretch(
-                learners, self._train, self._test, clock, np.int32(schedule.evaluate_every), np.bool_(select)
+                learners, self._train, self._test, Stretch(clock, np.int32(schedule.evaluate_every), np.bool_(select))
             )
             # A seed whose loss is no longer finite has stopped: it has no results from then on.
             alive = np.asarray(learners.failed)[: len(self.seeds)] < 0
@@ -195,10 +204,11 @@ class Simulation:
         return jax.jit(partial(jax.lax.map, one))(self.real(learners).params)
 
     def _run_stretch(
-        self, learners: Learner, train: Rows, test: Rows, clock: Clock, epochs: Scalar, select: Scalar
+        self, learners: Learner, train: Rows, test: Rows, stretch: Stretch
     ) -> tuple[Learner, dict[str, Scalar]]:
         """The program: trains, evaluates and, if wanted, draws labels, for the seeds of one device."""
-        learners = train_seeds(self.trainer, learners, train, self.static, clock, epochs)
+        clock, epochs, select = stretch
+        learners = train_seeds(self.trainer, learners, train, self.static, clock=clock, epochs=epochs)
 
         def finish(learner: Learner) -> tuple[Learner, dict[str, Scalar]]:
             network = combine(learner.params, self.static)

@@ -6,7 +6,6 @@ divergence of its mean from the output prior is estimated without bias from a fe
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,7 +15,7 @@ from jaxtyping import Float, Key, PRNGKeyArray, Scalar
 
 from ncprior.core.distributions import Normal
 from ncprior.core.methods import INPUT_NOISE, Method, acquire_by, bayesian_ncp, predict_normal
-from ncprior.core.networks import MLP, BayesianMean, Linear, Network, Noise, PointMean
+from ncprior.core.networks import MLP, BayesianMean, Linear, Network, Noise, PointMean, Trunk
 from ncprior.core.objectives import NLL, View
 from ncprior.core.output_priors import OutputPrior
 from ncprior.core.settings import Settings
@@ -177,7 +176,7 @@ class SampledMeanNCP(eqx.Module):
         return self.prior.estimated_divergence(view.of_noised(view.batch.targets), draws).sum(-1)
 
 
-def deep_ncp(settings: Settings, trunk: Callable[..., Any] | None = None) -> Method:
+def deep_ncp(settings: Settings, trunk: Callable[..., Trunk] | None = None) -> Method:
     """Bayes by Backprop over all layers with a noise contrastive prior on the sampled mean.
 
     A ``trunk`` of the user's own stays a point estimate; the belief is over the layers that follow it. What the
@@ -188,15 +187,22 @@ def deep_ncp(settings: Settings, trunk: Callable[..., Any] | None = None) -> Met
 
     def init(inputs: int, outputs: int, *, key: PRNGKeyArray) -> Network:
         keys = jax.random.split(key, 4)
-        see = (lambda x: x) if trunk is None else trunk(inputs, key=keys[0])
-        size = jax.eval_shape(see, jnp.zeros(inputs)).shape[0]
-        belief: dict[str, Any] = {"std": s.belief_std, "bias_belief": s.bias_belief}
-        mean = DeepMean.init(size, s.hidden, outputs, slope=s.leaky_slope, **belief, key=keys[1])
+        body: Trunk = (lambda x: x) if trunk is None else trunk(inputs, key=keys[0])
+        size = jax.eval_shape(body, jnp.zeros(inputs)).shape[0]
+        mean = DeepMean.init(
+            size,
+            s.hidden,
+            outputs,
+            slope=s.leaky_slope,
+            std=s.belief_std,
+            bias_belief=s.bias_belief,
+            key=keys[1],
+        )
         noise = DeepNoise(
             MLP.init(size, s.hidden, slope=s.leaky_slope, key=keys[2]),
             Noise.init(s.hidden[-1], outputs, floor=s.noise_floor, key=keys[3]),
         )
-        return Network(see, {"inputs": lambda x: x, "mean": mean, "noise": noise})
+        return Network(body, {"inputs": lambda x: x, "mean": mean, "noise": noise})
 
     prior = OutputPrior(s.output_std, s.output_centre, s.direction)
     nll = ExpectedNLL() if s.expectation == "exact" else NLL("sampled")

@@ -2,18 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, PRNGKeyArray, Scalar
+from jaxtyping import Float, PRNGKeyArray, PyTree, Scalar
 
 from ncprior.core.acquisition import SCORES, Acquisition
 from ncprior.core.distributions import Bernoulli, Normal
 from ncprior.core.input_priors import Gaussian, InputPrior, Uniform
-from ncprior.core.networks import MLP, BayesianMean, Heads, Network, Noise, Ood, PointMean
+from ncprior.core.networks import MLP, BayesianMean, Heads, Network, Noise, Ood, PointMean, Trunk
 from ncprior.core.objectives import (
     NLL,
     Batch,
@@ -101,7 +100,7 @@ class Method:
     name: str
     init: Callable[..., Network]
     objective: Objective
-    predict: Callable[[dict[str, Any]], Predictive]
+    predict: Callable[[dict[str, PyTree[Array]]], Predictive]
     acquisition: Acquisition = field(default_factory=Acquisition)
     input_prior: InputPrior | None = None
 
@@ -114,7 +113,7 @@ class Method:
         return jax.vmap(self.predict)(network.predict(inputs))
 
 
-def methods(settings: Settings = PAPER, trunk: Callable[..., Any] | None = None) -> dict[str, Method]:
+def methods(settings: Settings = PAPER, trunk: Callable[..., Trunk] | None = None) -> dict[str, Method]:
     """The paper's four models and the point-estimate form of NCP, by name, with these settings.
 
     ``trunk(inputs, key=...)`` makes a trunk of the user's own in place of hidden layers.
@@ -178,7 +177,7 @@ def acquire_by(score: str, settings: Settings) -> Acquisition:
 
 
 def make_init(
-    settings: Settings, *, belief: bool = False, ood: bool = False, trunk: Callable[..., Any] | None = None
+    settings: Settings, *, belief: bool = False, ood: bool = False, trunk: Callable[..., Trunk] | None = None
 ) -> Callable[..., Network]:
     """How to make a network with the settings' trunk: with a belief over the mean's output layer, an OOD head."""
     s = settings
@@ -186,7 +185,7 @@ def make_init(
     def init(inputs: int, outputs: int, *, key: PRNGKeyArray) -> Network:
         keys = jax.random.split(key, 4)
         if trunk is None:
-            body: Any = MLP.init(inputs, s.hidden, slope=s.leaky_slope, key=keys[0])
+            body: Trunk = MLP.init(inputs, s.hidden, slope=s.leaky_slope, key=keys[0])
         else:
             body = trunk(inputs, key=keys[0])
         size = jax.eval_shape(body, jnp.zeros(inputs)).shape[0]
@@ -202,13 +201,13 @@ def make_init(
     return init
 
 
-def predict_normal(outputs: dict[str, Any]) -> Prediction:
+def predict_normal(outputs: dict[str, PyTree[Array]]) -> Prediction:
     """The belief over the mean is the uncertainty, the noise head the noise."""
     mean: Normal = outputs["mean"]
     return Prediction(jnp.asarray(mean.mean), outputs["noise"], jnp.asarray(mean.std))
 
 
-def predict_mixture(outputs: dict[str, Any], prior: OutputPrior) -> MixturePrediction:
+def predict_mixture(outputs: dict[str, PyTree[Array]], prior: OutputPrior) -> MixturePrediction:
     """The network's normal if the input is in distribution, the output prior if it is not (Equation 8).
 
     An output prior that is centred at the target has the network's mean as its centre here, where no target is known.
@@ -228,7 +227,7 @@ def predict_mixture(outputs: dict[str, Any], prior: OutputPrior) -> MixturePredi
     return MixturePrediction(weights, Prediction(parts(inside, outside.mean), noise, uncertainty))
 
 
-def predict_blend(outputs: dict[str, Any]) -> Prediction:
+def predict_blend(outputs: dict[str, PyTree[Array]]) -> Prediction:
     """The released code's classifier: the OOD probability as uncertainty, and a noise that fades into 0.1."""
     mean: Normal = outputs["mean"]
     pi = outputs["ood"].probability

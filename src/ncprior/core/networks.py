@@ -12,7 +12,7 @@ one entry for each output of the regression. Other names and values are free: lo
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -25,7 +25,8 @@ from ncprior.core.distributions import Bernoulli, Normal
 _SMALLEST_VARIANCE = 1e-12
 """Added to the variance of a belief: the root of 0 has no gradient, and zero features make it 0."""
 
-Heads = dict[str, Callable[[Array], Any]]
+Trunk = Callable[[Float[Array, "inputs"]], Float[Array, "features"]]
+Heads = dict[str, Callable[[Float[Array, "features"]], PyTree[Array]]]
 
 
 def glorot_uniform(inputs: int, outputs: int, *, key: PRNGKeyArray) -> Float[Array, "inputs outputs"]:
@@ -238,18 +239,18 @@ class Ood(eqx.Module):
 class Network(eqx.Module):
     """A trunk and its heads; calling it with one input gives the value of every head by name."""
 
-    trunk: Callable[[Array], Array]
-    heads: Mapping[str, Callable[[Array], Any]]
+    trunk: Trunk
+    heads: Mapping[str, Callable[[Float[Array, "features"]], PyTree[Array]]]
 
-    def __call__(self, x: Array) -> dict[str, Any]:
+    def __call__(self, x: Float[Array, "inputs"]) -> dict[str, PyTree[Array]]:
         """What every head says about one example."""
         return self.read(self.trunk(x))
 
-    def read(self, features: Array) -> dict[str, Any]:
+    def read(self, features: Float[Array, "features"]) -> dict[str, PyTree[Array]]:
         """What every head says about the features of one example."""
         return {name: head(features) for name, head in self.heads.items()}
 
-    def predict(self, inputs: Array) -> dict[str, Any]:
+    def predict(self, inputs: Float[Array, "rows inputs"]) -> dict[str, PyTree[Array]]:
         """What every head says about many rows ``[rows, inputs]``, with a leading axis of rows."""
         features = read_columns(self.trunk, inputs.T).T
         return {name: read_columns(head, features) for name, head in self.heads.items()}

@@ -6,13 +6,13 @@ weighted terms; every term is recorded under its name.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float, PRNGKeyArray, Scalar
+from jaxtyping import Float, PRNGKeyArray, PyTree, Scalar
 
 from ncprior.core.distributions import Normal
 from ncprior.core.input_priors import InputPrior
@@ -41,8 +41,8 @@ class View(NamedTuple):
     network: Network
     batch: Batch
     features: Float[Array, "rows features"]  # of the clean rows
-    clean: dict[str, Any]  # what each head says at x, and
-    noised: dict[str, Any]  # at x~
+    clean: dict[str, PyTree[Array]]  # what each head says at x, and
+    noised: dict[str, PyTree[Array]]  # at x~
     key: PRNGKeyArray
     noised_inputs: Float[Array, "noised inputs"] | None = None  # x~ itself
 

@@ -22,7 +22,9 @@ class RowWeights(NamedTuple):
     copies: Float[Array, "rows"]
     labels_before: Scalar
 
-    def mean(self, visible: Int[Array, "buffer"], in_use: Bool[Array, "buffer"], labels: int | Scalar) -> Scalar:
+    def mean(
+        self, visible: Int[Array, "buffer"], in_use: Bool[Array, "buffer"], labels: int | np.int32 | Scalar
+    ) -> Scalar:
         """Mean weight of the visible rows, ``labels`` of which are in use."""
         return jnp.sum(self._visible(visible, in_use)) / labels
 

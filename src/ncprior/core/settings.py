@@ -8,7 +8,7 @@ Where the paper is silent and one must choose, `PAPER` takes the plainest readin
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from ncprior.core.acquisition import Draw
 from ncprior.core.registry import Style
@@ -131,10 +131,16 @@ REFERENCE = Settings(
 PRESETS = {"paper": PAPER, "reference": REFERENCE}
 """Settings of the toy experiment by the name of the preset."""
 
-_FLIGHTS: dict[str, Any] = {"hidden": (50, 50), "learning_rate": 1e-4}
 FLIGHTS_PRESETS = {
-    "paper": replace(PAPER, **_FLIGHTS, input_noise_std=0.1**0.5),
-    "reference": replace(REFERENCE, **_FLIGHTS, input_noise_std=0.1, weight_kl=1.0, noise_prior_std=None),
+    "paper": replace(PAPER, hidden=(50, 50), learning_rate=1e-4, input_noise_std=0.1**0.5),
+    "reference": replace(
+        REFERENCE,
+        hidden=(50, 50),
+        learning_rate=1e-4,
+        input_noise_std=0.1,
+        weight_kl=1.0,
+        noise_prior_std=None,
+    ),
 }
 """Settings of the active learning experiment on flight delays, likewise."""
 

@@ -7,7 +7,7 @@ nothing compiles again as labels arrive. The number is the same for all seeds, w
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -36,7 +36,9 @@ _GROUP = 5
 """Seeds of a small network that are trained at once; more are hardly faster."""
 
 
-Count = int | Scalar
+T = TypeVar("T")
+
+Count = int | np.int32 | Scalar
 """A whole number, which may be traced."""
 
 
@@ -58,9 +60,7 @@ class Learner(NamedTuple):
     terms: dict[str, Scalar]  # mean of every loss term over the last stretch
     failed: Scalar  # epoch in which the loss was first not finite, or -1
     nonfinite_terms: Scalar  # bits of the loss terms that were not finite then
-    input_prior: InputPrior | None = (
-        None  # takes the place of the method's own, so that runs in one batch can differ in it
-    )
+    input_prior: InputPrior | None = None  # replaces that of the method, so that runs in one batch can differ in it
 
 
 class _State(NamedTuple):
@@ -137,7 +137,12 @@ class Trainer(NamedTuple):
         """Trains for this many epochs on the visible rows, as one loop; every number but shapes may be traced."""
         steps = self.steps(clock.labels)
         return self.train_steps(
-            learner, rows, static, clock.labels, clock.epoch * steps, (clock.epoch + epochs) * steps
+            learner,
+            rows,
+            static,
+            clock.labels,
+            first=clock.epoch * steps,
+            last=(clock.epoch + epochs) * steps,
         )
 
     def train_steps(
@@ -146,6 +151,7 @@ class Trainer(NamedTuple):
         rows: Rows,
         static: PyTree,
         labels: Count,
+        *,
         first: Count,
         last: Count,
     ) -> Learner:
@@ -242,7 +248,7 @@ def seed_keys(seeds: Sequence[int]) -> Key[Array, "seeds"]:
 
 
 def train_seeds(
-    trainer: Trainer, learners: Learner, rows: Rows, static: PyTree, clock: Clock, epochs: Count
+    trainer: Trainer, learners: Learner, rows: Rows, static: PyTree, *, clock: Clock, epochs: Count
 ) -> Learner:
     """Trains the seeds of one device: some at once if their networks are small, else one after the other."""
 
@@ -272,14 +278,14 @@ def padded(seeds: Sequence[int], mesh: Mesh) -> list[int]:
     return [*seeds, *[seeds[-1]] * missing]
 
 
-def over_seeds(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
+def over_seeds(function: Callable[..., T], mesh: Mesh) -> Callable[..., T]:
     """Spreads a function of many learners and of shared values over the devices, learners first.
 
     The function gets the learners of one device, and must give arrays with one entry for each learner.
     """
 
     @wraps(function)  # the program is known by the function's name
-    def call(learners: Any, *shared: Any) -> Any:
+    def call(learners: PyTree[Array], *shared: PyTree[Array]) -> T:
         each, same = PartitionSpec("seeds"), PartitionSpec()
         specs = (each, *[same] * len(shared))
         return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=each, check_vma=False)(learners, *shared)

@@ -7,7 +7,6 @@ can Parquet hold dictionaries in which a value is missing: what stands for it is
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -95,14 +94,14 @@ def check_held(file: Path, schema: pa.Schema) -> None:
             raise UserError(f"{what}; {other}")
 
 
-def python_rows(table: pa.Table) -> list[dict[str, Any]]:
+def python_rows(table: pa.Table) -> list[dict[str, object]]:
     """The rows as dictionaries of Python's values; as text where Python has none, as for dates after the year 9999."""
     columns = [_python_values(column) for column in table.columns]
     names = table.column_names
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _python_values(column: pa.ChunkedArray) -> list[Any]:
+def _python_values(column: pa.ChunkedArray) -> list[object]:
     try:
         return list(column.to_pylist())
     except (ArithmeticError, ValueError, LookupError, pa.ArrowException):
@@ -129,6 +128,6 @@ def _is_bytes(type_: pa.DataType) -> bool:
     return is_.is_binary(type_) or is_.is_large_binary(type_) or is_.is_fixed_size_binary(type_)
 
 
-def _text(column: pa.ChunkedArray, written: Callable[[Any], str]) -> pa.ChunkedArray:
+def _text(column: pa.ChunkedArray, written: Callable[..., str]) -> pa.ChunkedArray:
     values = (None if value is None else written(value) for value in column.to_pylist())
     return pa.chunked_array([pa.array(values, pa.large_string())])

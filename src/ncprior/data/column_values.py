@@ -5,12 +5,16 @@ row and the value if that cannot be done.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ncprior.errors import UserError
+
+Kind = Literal["number", "flag", "category", "date"]
+"""What a column holds."""
 
 FEW = 10
 """Different values that a text may have for a category even if none of them repeats."""
@@ -26,7 +30,7 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _WORDS = {"number": "numbers", "flag": "true or false", "date": "dates", "category": "text"}
 
 
-def kind_of(name: str, type_: pa.DataType) -> str:
+def kind_of(name: str, type_: pa.DataType) -> Kind:
     """Whether a column of this type is a ``number``, a ``flag`` (true or false), a ``category`` or a ``date``."""
     is_ = pa.types
     if is_.is_integer(type_) or is_.is_floating(type_) or is_.is_decimal(type_) or is_.is_duration(type_):

@@ -8,7 +8,7 @@ had, so that a network can be taught to be uncertain about it.
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -170,12 +170,12 @@ class Encoder:
             start += width
         return matrix
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The encoder as plain JSON values."""
         return {"columns": [_plain(dataclasses.asdict(column)) for column in self.columns]}
 
     @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> "Encoder":
+    def from_json(cls, saved: object) -> "Encoder":
         """The encoder that `to_json` described."""
         try:
             return conform(saved, cls, "encoder")
@@ -198,14 +198,14 @@ class Refitted(NamedTuple):
         return matrix
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(values: Mapping[str, object]) -> dict[str, object]:
     """Tuples as lists, which JSON has."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
 def _fit(name: str, values: pa.ChunkedArray, most_categories: int) -> Column:
     """Decides what becomes of one column."""
-    kind: Any = column_values.kind_of(name, values.type)
+    kind = column_values.kind_of(name, values.type)
     if kind == "category":
         return _fit_category(name, column_values.text(name, values), most_categories)
     measured, missing = _measured(name, kind, values, 1)

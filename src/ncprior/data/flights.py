@@ -10,10 +10,10 @@ import importlib.util
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -223,7 +223,7 @@ def _flights(files: Sequence[Path], columns: Mapping[str, str], planes: Path) ->
     return Flights(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
 
 
-def _complete(block: Mapping[str, Any], tails: pa.Array, made: np.ndarray) -> Flights:
+def _complete(block: Mapping[str, np.ndarray | pa.Array], tails: pa.Array, made: np.ndarray) -> Flights:
     """The complete flights of a block, given all planes' tail numbers and the years they were made."""
     plane = pc.index_in(block["plane"], value_set=tails, skip_nulls=True).fill_null(-1).to_numpy()
     numbers = {name: values for name, values in block.items() if name not in _TEXT}
@@ -244,7 +244,9 @@ def _complete(block: Mapping[str, Any], tails: pa.Array, made: np.ndarray) -> Fl
     )
 
 
-def _read(file: Path, columns: Mapping[str, str], *, cut_short: bool = False) -> Iterator[dict[str, Any]]:
+def _read(
+    file: Path, columns: Mapping[str, str], *, cut_short: bool = False
+) -> Iterator[dict[str, np.ndarray | pa.Array]]:
     """Blocks of a table by our names: numbers as float32 where missing is NaN, text as Arrow bytes.
 
     Text stays bytes because some years have tail numbers that are not UTF-8. With `cut_short`, rows with too
@@ -254,7 +256,7 @@ def _read(file: Path, columns: Mapping[str, str], *, cut_short: bool = False) ->
     parquet = file.suffix.lower() == ".parquet"
     try:
         for arrays in _parquet(file, types) if parquet else _csv(file, types, cut_short):
-            block: dict[str, Any] = {}
+            block: dict[str, np.ndarray | pa.Array] = {}
             for ours, theirs in columns.items():
                 column = arrays[theirs]
                 if ours not in _TEXT:
@@ -293,7 +295,7 @@ def _csv(file: Path, types: Mapping[str, pa.DataType], cut_short: bool) -> Itera
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[Any]:
+def _opened(file: Path) -> Iterator[IO[bytes] | pa.NativeFile]:
     """The bytes of a file, decompressed; of a zip archive, its first file's."""
     if file.suffix.lower() == ".zip":
         with zipfile.ZipFile(file) as archive:
@@ -326,7 +328,7 @@ def _parquet(file: Path, types: Mapping[str, pa.DataType]) -> Iterator[dict[str,
             yield block
 
 
-def _require(file: Path, names: Sequence[str], wanted: Mapping[str, Any]) -> None:
+def _require(file: Path, names: Sequence[str], wanted: Iterable[str]) -> None:
     """Raise if a column is missing. Upper and lower case matter."""
     if missing := [name for name in wanted if name not in names]:
         columns = ", ".join(missing)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -73,7 +73,7 @@ def schema_of(
     return _wanted(Path(path), _files(Path(path)), columns, schema or {})
 
 
-def as_table(data: Any) -> pa.Table:
+def as_table(data: object) -> pa.Table:
     """A table from what people have at hand; numbers are shared with it, not copied, where that is possible.
 
     Takes Arrow tables and batches, data frames of pandas, polars and others that speak Arrow or the data frame
@@ -106,8 +106,8 @@ def write(path: str | Path) -> Iterator[Callable[[pa.Table], None]]:
     csv = target.suffix.lower() == ".csv"
     if target.is_dir() or not (csv or target.suffix.lower() == ".parquet"):
         raise UserError(f"{target}: cannot be written; choose the name of a .parquet or .csv file")
-    sink: Any = None
-    writer: Any = None
+    sink: BinaryIO | None = None
+    writer: pa_csv.CSVWriter | pq.ParquetWriter | None = None
 
     def append(table: pa.Table) -> None:
         nonlocal sink, writer
@@ -121,15 +121,15 @@ def write(path: str | Path) -> Iterator[Callable[[pa.Table], None]]:
     with written(target) as draft:
         try:
             yield append
-            if writer is not None:
+            if writer is not None and sink is not None:
                 with told(target, pa.ArrowException):
                     writer.close()
                     sink.close()
         finally:
-            with suppress(Exception):  # after an error, closing fails again for the same reason
-                writer.close()
-            with suppress(Exception):
-                sink.close()
+            for opened in (writer, sink):
+                with suppress(Exception):  # after an error, closing fails again for the same reason
+                    if opened is not None:
+                        opened.close()
 
 
 def _files(path: Path) -> list[Path]:
@@ -220,7 +220,7 @@ def _pieces(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
         yield waiting
 
 
-def _converted(data: Any) -> pa.Table:
+def _converted(data: object) -> pa.Table:
     """A table from anything that holds one, its names not yet checked."""
     if isinstance(data, pa.Table):
         return data
@@ -251,7 +251,7 @@ def _converted(data: Any) -> pa.Table:
     return pa.table({name: _column(name, values) for name, values in columns.items()})
 
 
-def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+def _column(name: str, values: object) -> pa.Array | pa.ChunkedArray:
     """One column; the kind of Python objects is told from their values, and NaN among them is missing."""
     if isinstance(values, np.ndarray):
         native = values.dtype.newbyteorder("=")

@@ -264,7 +264,7 @@ class Ensemble:
         self, member: Learner, rows: MemberRows, held: Array, labels: Array, first: Array, last: Array
     ) -> tuple[Learner, Array]:
         """Trains one member and scores it on its held-out rows of both kinds."""
-        member = self.trainer.train_steps(member, rows.rows, self.static, labels, first, last)
+        member = self.trainer.train_steps(member, rows.rows, self.static, labels, first=first, last=last)
         prediction = self._predict(self.weights(member), rows.inputs[held.reshape(-1)])
         density = heavy_tailed(prediction).log_prob(rows.targets[held.reshape(-1)])
         density = density - jnp.log(rows.scale)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +27,9 @@ _KINDS = {"double": "a number", "bool": "true or false", "date32": "a date", "ti
 
 
 @contextmanager
-def opened(file: Path, columns: Sequence[str] | None, types: Mapping[str, pa.DataType]) -> Iterator[Any]:
+def opened(
+    file: Path, columns: Sequence[str] | None, types: Mapping[str, pa.DataType]
+) -> Iterator[pa_csv.CSVStreamingReader]:
     """The blocks of a file as record batches, with all columns or the given ones, in the given types."""
     # Without threads, Arrow's messages have line numbers.
     reading = pa_csv.ReadOptions(block_size=_BLOCK, use_threads=False)
