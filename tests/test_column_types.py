@@ -15,7 +15,7 @@ from ncprior.cli.main import main
 from ncprior.data import table_files
 from ncprior.data.column_types import check_held, csv_table, plain, python_rows
 from ncprior.data.encoding import Encoder
-from ncprior.data.labelled import check_inputs, known_targets
+from ncprior.data.labelled import check_inputs, read_targets
 from ncprior.errors import UserError
 from ncprior.tables.estimator import NCPRegressor
 
@@ -127,11 +127,11 @@ def test_inputs_of_every_type_are_used_or_refused(kind):
 @pytest.mark.parametrize("kind", TYPES)
 def test_targets_of_every_type_are_used_or_refused(kind):
     table = table_files.as_table(column_of(kind))
-    said = refusal(known_targets, table, ["x"])
+    said = refusal(read_targets, table, ["x"])
     becomes = TYPES[kind][1]
     if becomes in (NUMBERS, FLAG) or kind in ("string_view", "runs of views", "dictionary of int64"):
         assert not said
-        assert known_targets(table, ["x"])[1].sum() == 8
+        assert read_targets(table, ["x"])[1].sum() == 8
     else:
         assert not said or "'x'" in said
 

@@ -64,7 +64,7 @@ def damaged(content: bytes, random: np.random.Generator) -> bytes:
 def use(file: Path) -> None:
     """What the commands do with a table, but for the networks."""
     rows = table_files.read(file)
-    labelled.known_targets(rows, ["y"])
+    labelled.read_targets(rows, ["y"])
     inputs = rows.drop_columns(["y"])
     labelled.check_inputs(inputs)
     encoder = Encoder.fit(inputs)

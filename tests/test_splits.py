@@ -167,15 +167,15 @@ def test_a_fingerprint_tells_changed_contents(tmp_path):
 def test_text_among_targets_is_named(value):
     for values in (pa.array(["1", None, value]), pa.array(["1", None, value]).dictionary_encode()):
         with pytest.raises(UserError, match=f"text '{value}' in the target 'y', row 3; a target must be numbers"):
-            labelled.known_targets(pa.table({"y": values}), ["y"])
+            labelled.read_targets(pa.table({"y": values}), ["y"])
 
 
 def test_targets_are_numbers_in_whatever_they_come():
     for values in (["1", None, "-2e3"], [1, None, -2000], [1.0, float("nan"), -2e3]):
         for column in (pa.array(values), pa.array(values).dictionary_encode()):
-            truth, known = labelled.known_targets(pa.table({"y": column}), ["y"])
+            truth, known = labelled.read_targets(pa.table({"y": column}), ["y"])
             np.testing.assert_array_equal(truth[:, 0], [1, np.nan, -2000])
             np.testing.assert_array_equal(known, [True, False, True])
     days = pa.array([datetime.date(2020, 1, 1)]).dictionary_encode()
     with pytest.raises(UserError, match="the target 'y' holds dates"):
-        labelled.known_targets(pa.table({"y": days}), ["y"])
+        labelled.read_targets(pa.table({"y": days}), ["y"])

@@ -1,4 +1,4 @@
-"""Errors that a user can cause, and can mend."""
+"""Errors that a user can cause and fix."""
 
 
 class UserError(ValueError):
@@ -24,7 +24,10 @@ LIMITS = {
 
 
 def check_limits(**values: int | None) -> None:
-    """Raise if a number is so large that it could only end in a full memory, an overflow, or never."""
+    """Raise if a number is so large that a run would exhaust memory, overflow or never end.
+
+    >>> check_limits(members=10)
+    """
     for name, value in values.items():
         most, why = LIMITS[name]
         if value is not None and value > most:

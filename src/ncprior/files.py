@@ -59,7 +59,7 @@ def written(target: Path) -> Iterator[Path]:
         try:
             yield draft
             if draft.exists() or not target.parent.is_dir():  # without its folder, a draft is lost
-                with told(target):
+                with explained(target):
                     with draft.open("rb+") as file:
                         os.fsync(file.fileno())
                     draft.replace(target)
@@ -91,7 +91,7 @@ def alone(target: Path, claim: str | None = None) -> Iterator[None]:
         yield
         return
     try:
-        with told(target):
+        with explained(target):
             descriptor = _taken(path, claim)
         if descriptor is None:
             yield
@@ -109,19 +109,19 @@ _ADVICE = "wait until it is done, or choose another place"
 
 
 @contextmanager
-def told(target: Path, *errors: type[Exception]) -> Iterator[None]:
-    """Says in a user's words why a file cannot be written: errors of the system, and those of the writer."""
-    known: tuple[type[Exception], ...] = (OSError, *errors)
+def explained(target: Path, *errors: type[Exception]) -> Iterator[None]:
+    """Turn errors of writing a file into a `UserError` with advice: those of the system, and ``errors``."""
+    expected: tuple[type[Exception], ...] = (OSError, *errors)
     try:
         yield
-    except known as error:
+    except expected as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
         advice = "check the folder and its free space; what was there before is kept"
         raise UserError(f"{target}: cannot be written ({reason}); {advice}") from error
 
 
 def is_ours(path: Path) -> bool:
-    """Whether this is a lock or a draft, and none of the files that people keep in a folder."""
+    """Whether this is one of our locks or drafts."""
     return path.name.startswith(".") and path.name.endswith((".ncprior-lock", ".ncprior-part"))
 
 
@@ -144,7 +144,7 @@ def _remove_drafts(target: Path) -> None:
 
 
 def _taken(path: Path, claim: str) -> int | None:
-    """An open file that is locked; None where the file system knows no locks."""
+    """An open file that is locked; None where the file system has no locks."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         try:
@@ -181,7 +181,7 @@ def _free(path: Path, descriptor: int) -> None:
 
 
 def _holder(descriptor: int) -> str:
-    """Who holds the lock, as its file tells."""
+    """Who holds the lock, by the contents of its file."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     number, _, machine = os.read(descriptor, 1_000).decode(errors="replace").partition(" ")
     if not number.isdigit():

@@ -1,4 +1,4 @@
-"""Whether this process can compute: a fork of one in which JAX has begun cannot."""
+"""Check for forked processes, in which JAX hangs."""
 
 import os
 
@@ -20,7 +20,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either
 
 
 def check_process() -> None:
-    """Raise if whatever JAX is asked for in this process would never end."""
+    """Raise if JAX would hang in this process, which is a fork of one that had used JAX."""
     if _forked:
         raise UserError(
             "this process was forked from one in which JAX had begun, and would wait for ever: use threads, or start "

@@ -1,4 +1,4 @@
-"""What values from outside must look like, said once by types, and JSON of which nothing can grow large.
+"""Checks of values from outside against type annotations, and JSON of bounded size.
 
 >>> conform([1, 2], tuple[int, ...], "hidden")
 (1, 2)
@@ -71,11 +71,14 @@ Reader = Callable[[object], object]
 
 
 def conform(value: object, kind: object, where: str) -> Any:
-    """The value as the type wants it, or a `UserError` that says where it differs.
+    """Check a value against a type, and convert it to that type.
 
     Types are those of annotations: ``int``, ``float`` (finite), ``bool``, ``str``, ``Literal``, unions, lists, tuples
     of any length, dictionaries by text, dataclasses and typed dictionaries (with exactly their fields), ``Any``, each
-    ``Annotated`` with a `Range` or a `Length`. Lists become tuples, and dictionaries dataclasses, where wanted.
+    ``Annotated`` with a `Range` or a `Length`. Lists become tuples, and dictionaries dataclasses, if the type says so.
+
+    Raises:
+        UserError: If the value does not have the type; the message says where.
     """
     try:
         return _reader(kind)(value)
@@ -85,7 +88,7 @@ def conform(value: object, kind: object, where: str) -> Any:
 
 
 def check_fields(value: object) -> None:
-    """Makes the fields of a dataclass conform to their types, when it is made."""
+    """Check the fields of a dataclass against their types, for use in ``__post_init__``."""
     for name, kind in get_type_hints(type(value), include_extras=True).items():
         object.__setattr__(value, name, conform(getattr(value, name), kind, name))
 
@@ -114,7 +117,7 @@ _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 
 @cache
 def _reader(kind: object) -> Reader:
-    """A function that returns a value as the type wants it, or raises `_MismatchError`."""
+    """A function that converts a value to the type, or raises `_MismatchError`."""
     base, limits = (get_args(kind)[0], get_args(kind)[1:]) if get_origin(kind) is Annotated else (kind, ())
     origin, choices = get_origin(base), get_args(base)
     if base is Any:

@@ -1,4 +1,4 @@
-"""What is printed: lines that hold nothing but letters, whatever is in the files that they tell of."""
+"""Printing of lines without control characters, whatever the files contain that they describe."""
 
 import sys
 import unicodedata

@@ -53,14 +53,14 @@ def fit(
         from ncprior.cli.progress import fit_lines
         from ncprior.cli.summaries import print_fit, print_json
         from ncprior.data import table_files
-        from ncprior.data.labelled import check_inputs, known_targets
+        from ncprior.data.labelled import check_inputs, read_targets
         from ncprior.tables.estimator import NCPRegressor
     with stoppable(), kept_place(out, force):
         check_model_name(out)
         targets = list(dict.fromkeys(target))
         chosen = choose_inputs(table, targets, inputs or [], exclude_columns or [])
         rows = table_files.read(table, [*targets, *chosen])
-        truth, there = known_targets(rows, targets)
+        truth, there = read_targets(rows, targets)
         rows = rows.select(chosen)
         if not there.all():
             check_inputs(rows)  # here, where rows still have the numbers that they have in the file

@@ -25,15 +25,21 @@ _EPSILON = 1e-8
 
 
 def information_gain(prediction: Predictive) -> Float[Array, "rows"]:
-    """``0.5 ln(1 + uncertainty^2 / noise^2)``: what a label is expected to tell about the weights, in nats per output.
+    """Expected information that a label gives about the weights, in nats per output.
 
-    The Gaussian form of Equation 6 (MacKay, 1992): high where the model is uncertain and the label is not noisy.
+    ``0.5 ln(1 + uncertainty^2 / noise^2)``, the Gaussian form of Equation 6 (MacKay, 1992). It is high where the model
+    is uncertain and the label is not noisy.
+
+    >>> from ncprior.core.prediction import Prediction
+    >>> ones = jnp.ones((1, 1))
+    >>> float(information_gain(Prediction(0 * ones, ones, 0 * ones))[0])
+    0.0
     """
     return _gain(prediction.uncertainty**2, prediction.noise)
 
 
 def ood_information_gain(prediction: Predictive) -> Float[Array, "rows"]:
-    """``0.5 ln(1 + pi / noise^2)``: the classifier's OOD probability in place of the variance (Section 5).
+    """``0.5 ln(1 + pi / noise^2)``: information gain with the OOD probability as variance (Section 5).
 
     For predictions of the OOD classifier: its mixture, whose first part is the network's own prediction, or the
     released code's blend, whose uncertainty is the probability.
@@ -44,29 +50,29 @@ def ood_information_gain(prediction: Predictive) -> Float[Array, "rows"]:
 
 
 def ood_probability(prediction: Predictive) -> Float[Array, "rows"]:
-    """The probability that a row is out of distribution, of the models that predict one."""
+    """Probability that a row is out of distribution. For predictions of the OOD classifier only."""
     if isinstance(prediction, MixturePrediction):
         return prediction.weights[..., 1].mean(-1)
     return prediction.uncertainty.mean(-1)
 
 
 def uncertainty(prediction: Predictive) -> Float[Array, "rows"]:
-    """``ln uncertainty``: pure uncertainty, whatever the noise; its softmax is free of the target's unit."""
+    """``ln uncertainty``. The noise does not matter, and the softmax does not depend on the unit of the target."""
     return jnp.log(prediction.uncertainty + _EPSILON).mean(-1)
 
 
 def predictive_variance(prediction: Predictive) -> Float[Array, "rows"]:
-    """``Var[p(y | x)]``: the paper's proxy for a network with no uncertainty of its own."""
+    """``Var[p(y | x)]``, the paper's score for networks without uncertainty."""
     return (prediction.std**2).mean(-1)
 
 
 def predictive_std(prediction: Predictive) -> Float[Array, "rows"]:
-    """The predicted standard deviation: the released code's proxy for a network with no uncertainty of its own."""
+    """Standard deviation of the prediction, the released code's score for networks without uncertainty."""
     return prediction.std.mean(-1)
 
 
 def random(prediction: Predictive) -> Float[Array, "rows"]:
-    """The same for every row: the control that every other score must beat."""
+    """0 for every row, so that rows are drawn at random. The baseline for all other scores."""
     return jnp.zeros_like(prediction.std).mean(-1)
 
 
@@ -125,12 +131,16 @@ with any kind of colour vision can tell apart.
 
 
 def score_names() -> list[str]:
-    """Names of the scores that any prediction has: all but those of the OOD classifier."""
+    """Names of the scores that work with every prediction: all but those of the OOD classifier."""
     return [name for name, entry in SCORES.items() if entry.compares == "prediction"]
 
 
 def score_of(score: str | Score) -> Score:
-    """The score of this name, or the function itself."""
+    """The score of this name, or the function itself.
+
+    Raises:
+        UserError: If there is no score of this name.
+    """
     if callable(score):
         return score
     if score not in score_names():
@@ -140,7 +150,7 @@ def score_of(score: str | Score) -> Score:
 
 @dataclass(frozen=True)
 class Acquisition:
-    """A score, how strongly it counts, and how rows are drawn.
+    """A rule for choosing rows to label: a score, its weight, and how rows are drawn.
 
     Rows are drawn with probability proportional to ``exp(exponent * score / temperature)``. For the information gain
     the paper's Equation 7, ``(1 + Var / sigma^2)^(1 / tau)``, is exponent 2, and the released code is exponent 1.
@@ -154,7 +164,17 @@ class Acquisition:
     def __call__(
         self, prediction: Predictive, excluded: Bool[Array, "rows"], count: int, *, key: PRNGKeyArray
     ) -> Int[Array, "count"]:
-        """The numbers of ``count`` rows to label next; ``excluded`` is true for rows that must not be drawn."""
+        """Draws rows to label next.
+
+        Args:
+            prediction: Predictions of all rows of the pool.
+            excluded: True for rows that must not be drawn.
+            count: How many rows to draw.
+            key: Random key.
+
+        Returns:
+            The numbers of the rows.
+        """
         return self.pick(self.logits(prediction), excluded, count, key=key)
 
     def logits(self, prediction: Predictive) -> Float[Array, "rows"]:
@@ -164,7 +184,7 @@ class Acquisition:
     def pick(
         self, logits: Float[Array, "rows"], excluded: Bool[Array, "rows"], count: int, *, key: PRNGKeyArray
     ) -> Int[Array, "count"]:
-        """The numbers of ``count`` rows drawn by these logits."""
+        """Row numbers drawn by these logits; ``excluded`` rows are never drawn."""
         logits = jnp.where(excluded, -jnp.inf, logits)
         if self.draw == "greedy":
             return jax.lax.top_k(logits, count)[1]
@@ -176,9 +196,10 @@ class Acquisition:
 def gumbel_top_k(
     logits: Float[Array, "rows"], count: int, *, key: PRNGKeyArray
 ) -> tuple[Int[Array, "count"], Float[Array, "count"]]:
-    """Draws ``count`` different rows from the softmax, one after the other without replacement, in a single pass.
+    """Draws ``count`` rows from the softmax without replacement, in a single pass (Kool et al., 2019).
 
-    Gives the rows and their perturbed logits, best first (Kool et al., 2019).
+    Returns:
+        Row numbers and their perturbed logits, largest first.
     """
     perturbed = logits + _gumbel(key, logits.shape)
     values, rows = jax.lax.top_k(perturbed, count)
@@ -186,7 +207,7 @@ def gumbel_top_k(
 
 
 def draw_with_replacement(logits: Float[Array, "rows"], count: int, *, key: PRNGKeyArray) -> Int[Array, "count"]:
-    """Draws ``count`` rows from the softmax, each from all of them, so that a row can come twice."""
+    """Draws ``count`` rows from the softmax with replacement: a row can be drawn more than once."""
     probabilities = jax.nn.softmax(logits)
     # The sums of a parallel scan wobble by their rounding: a row of probability 0 takes the largest sum before it.
     cumulative = jax.lax.cummax(jnp.where(probabilities > 0, jnp.cumsum(probabilities), 0.0))
@@ -199,7 +220,7 @@ def draw_with_replacement(logits: Float[Array, "rows"], count: int, *, key: PRNG
 
 
 def _gumbel(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
-    """Gumbel noise that is finest at its upper end, where the rows that are drawn come from.
+    """Gumbel noise with high resolution in its upper tail, which decides what is drawn.
 
     `jax.random.gumbel` has 2^23 levels, too few for large pools: rows would tie, and the first of them always win. Its
     mode ``high`` has enough, for twice the time.

@@ -1,6 +1,6 @@
-"""Simulated active learning: train, evaluate, draw new labels, and again, all seeds in step.
+"""Simulated active learning: train, evaluate, draw new labels, repeat. All seeds run in step.
 
-One program does a stretch of it, from one evaluation to the next, and is compiled once for each method.
+A single program trains from one evaluation to the next. It is compiled once for each method.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,16 +41,17 @@ from ncprior.errors import UserError, check_limits
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a run goes on, in epochs of the visible labels."""
+    """When to draw labels and when to evaluate, in epochs of the visible labels."""
 
     epochs: int = 50_000
     initial: int = 10
-    """Labels to begin with, drawn at random."""
+    """Number of labels at the start, drawn at random."""
     select: int = 1
-    """Labels drawn at a time,"""
+    """Number of labels drawn at a time."""
     select_every: int = 1_000
-    """every so many epochs."""
+    """Epochs between two draws."""
     evaluate_every: int = 500
+    """Epochs between two evaluations."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "initial", "select", "select_every", "evaluate_every"):
@@ -65,7 +66,7 @@ class Schedule:
 
     @property
     def labels(self) -> int:
-        """Labels that are visible at the end."""
+        """Number of visible labels at the end of the run."""
         return self.initial + self.select * ((self.epochs - 1) // self.select_every)
 
     def ends_round(self, epoch: int) -> bool:
@@ -74,14 +75,14 @@ class Schedule:
 
 
 class Snapshot(NamedTuple):
-    """A run after a stretch: all that is needed to go on to the same numbers."""
+    """State of a run after an evaluation. Continuing from it gives the same numbers as an uninterrupted run."""
 
     clock: Clock
     learners: Learner
 
 
 class Stretch(NamedTuple):
-    """From where to train, for how long, and whether labels are drawn at the end. Arguments of one program."""
+    """How far to train in one call of the program, and whether to draw labels afterwards."""
 
     clock: Clock
     epochs: Count
@@ -89,7 +90,7 @@ class Stretch(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What a stretch came to: a number for each seed under every name, and the labels that were visible."""
+    """Metrics and loss terms after an evaluation: one number for each seed under every name."""
 
     epoch: int
     labels: int
@@ -109,10 +110,18 @@ class Simulation:
         evaluate_unseen: bool = False,
         input_priors: InputPrior | None = None,
     ) -> None:
-        """Seeds may repeat.
+        """Prepare a simulation.
 
-        ``evaluate_unseen`` counts training rows without a label as test rows, as on the toy data. ``input_priors``
-        gives every run an input prior of its own: one module whose arrays have a leading axis of runs.
+        Args:
+            trainer: Method, optimiser and mini batches.
+            data: Training and test rows.
+            schedule: When to draw labels and when to evaluate.
+            seeds: One run for each of them; a seed may repeat.
+            evaluate_unseen: Count training rows without a label as test rows, as on the toy data.
+            input_priors: An input prior for each run: one module whose arrays have a leading axis of runs.
+
+        Raises:
+            UserError: If the schedule asks for more labels than there are rows.
         """
         if schedule.labels > len(data.train_inputs):
             raise UserError(
@@ -156,22 +165,21 @@ class Simulation:
         return Snapshot(Clock(0, self.schedule.initial), self.place(learners))
 
     def place(self, learners: Learner) -> Learner:
-        """One learner for each seed, spread over the devices as the program expects them.
-
-        The last one is repeated until every device has the same number.
-        """
+        """Spread learners over the devices; the last one is repeated until every device has the same number."""
         rows = np.minimum(np.arange(len(padded(self.seeds, self.mesh))), len(self.seeds) - 1)
         filled = jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], learners)
         return jax.device_put(filled, NamedSharding(self.mesh, PartitionSpec("seeds")))
 
     def real(self, learners: Learner) -> Learner:
-        """The learners of the seeds, without those that only fill up the devices."""
+        """The learners without the copies that `place` adds."""
         return jax.tree.map(lambda leaf: leaf[: len(self.seeds)], learners)
 
     def run(self, snapshot: Snapshot | None = None) -> Iterator[tuple[Snapshot, Evaluation]]:
-        """Goes on from the snapshot, or from the start, to the end; yields after every stretch.
+        """Run from the snapshot, or from the start, to the end of the schedule.
 
-        A snapshot's arrays are given back to the program by the next stretch: copy what must last.
+        Yields:
+            State and metrics after every evaluation. The next step reuses the memory of the snapshot: copy what must
+            last.
         """
         schedule = self.schedule
         (epoch, labels), learners = snapshot or self.start()
@@ -270,7 +278,19 @@ def choose(
     *,
     key: PRNGKeyArray,
 ) -> Int[Array, "count"]:
-    """The numbers of ``count`` rows of a pool to label next; ``excluded`` is true for rows that have a label."""
+    """Choose rows of a pool to label next.
+
+    Args:
+        method: Predicts, and says how rows are drawn.
+        network: A trained network of the method.
+        inputs: All rows of the pool.
+        excluded: True for rows that have a label.
+        count: How many rows to draw.
+        key: Random key.
+
+    Returns:
+        The numbers of the rows.
+    """
     rule = method.acquisition
     logits = predict_in_blocks(lambda rows: rule.logits(method(network, rows)), inputs)
     return rule.pick(logits, excluded, count, key=key)

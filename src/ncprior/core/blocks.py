@@ -17,7 +17,7 @@ _BLOCK = 512
 def predict_in_blocks(
     predict: Callable[[Float[Array, "rows inputs"]], T], inputs: Float[Array, "rows inputs"], block: int = _BLOCK
 ) -> T:
-    """``predict(inputs)``, a block of rows at a time: several times faster than many rows at once."""
+    """Compute ``predict(inputs)`` for a block of rows at a time, which is several times faster than all at once."""
     rows = len(inputs)
     if rows <= block:
         return predict(inputs)

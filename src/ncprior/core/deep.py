@@ -44,7 +44,7 @@ class Point(eqx.Module):
 
 
 class DeepMean(eqx.Module):
-    """The head ``mean`` with a belief over all weights of a network of its own: every layer is a `BayesianMean`."""
+    """The head ``mean`` as a network with a belief over all of its weights. Every layer is a `BayesianMean`."""
 
     hidden: tuple[BayesianMean, ...]
     last: BayesianMean
@@ -67,7 +67,7 @@ class DeepMean(eqx.Module):
         bias_belief: bool = True,
         key: PRNGKeyArray,
     ) -> "DeepMean":
-        """Means as any network begins with, and standard deviations a share ``std`` of the weights' usual size."""
+        """Glorot-uniform means, and standard deviations of ``std / sqrt(inputs)`` for each layer."""
 
         def layer(inputs: int, outputs: int, key: PRNGKeyArray) -> BayesianMean:
             point = Linear.init(inputs, outputs, key=key)
@@ -81,17 +81,17 @@ class DeepMean(eqx.Module):
         return cls(tuple(first), last, slope)
 
     def sample(self, *, key: PRNGKeyArray) -> Point:
-        """One network drawn from the belief, the same for every row that it is applied to."""
+        """Draw one network from the belief, to be used for all rows."""
         keys = jax.random.split(key, len(self.layers))
         drawn = [layer.sample(key=one).linear for layer, one in zip(self.layers, keys, strict=True)]
         return Point(MLP(tuple(drawn[:-1]), self.slope), PointMean(drawn[-1]))
 
     def draw(self, x: Float[Array, "inputs"], *, key: PRNGKeyArray) -> Float[Array, "outputs"]:
-        """The mean of one example in a network drawn for this example alone.
+        """Draw the mean of one example, with weights drawn for this example alone.
 
-        Given what a layer gets, what it gives is normal and independent from unit to unit, so that it can be drawn in
-        place of the weights (the local reparameterisation of Kingma et al., 2015). The distribution at every row is
-        that of `sample`. Rows are independent, and their average has far less noise than with shared weights.
+        Given its input, the output of a layer is normal and independent from unit to unit, so it is drawn instead of
+        the weights (local reparameterisation, Kingma et al., 2015). The distribution at every row is that of `sample`.
+        Rows are independent, and their average has far less noise than with shared weights.
         """
         keys = jax.random.split(key, len(self.layers))
         for number, (layer, one) in enumerate(zip(self.layers, keys, strict=True)):
@@ -102,24 +102,25 @@ class DeepMean(eqx.Module):
     def draws(
         self, rows: Float[Array, "rows inputs"], count: int, *, key: PRNGKeyArray
     ) -> Float[Array, "count rows outputs"]:
-        """So many independent draws of the mean at each of these rows: ``[count, rows, outputs]``."""
+        """Draw the mean at every row ``count`` times, independently."""
         keys = jax.random.split(key, (count, len(rows)))
         return jax.vmap(jax.vmap(lambda x, one: self.draw(x, key=one)), in_axes=(None, 0))(rows, keys)
 
     def functions(self, x: Float[Array, "inputs"], keys: Key[Array, "samples"]) -> Float[Array, "samples outputs"]:
-        """The mean of one example in one network for each key: ``[keys, outputs]``."""
+        """The mean of one example in several networks drawn from the belief, one for each key."""
         return jnp.asarray(jax.vmap(lambda key: self.sample(key=key)(x).mean)(keys))
 
     def __call__(self, x: Float[Array, "inputs"]) -> Normal:
-        """The distribution of the mean for one example, always from the same weight samples."""
+        """Mean and std over weight samples, the same ones for every example."""
         values = self.functions(x, _fixed_keys())
         # The root of 0 has no gradient.
         return Normal(values.mean(0), jnp.sqrt(values.var(0, ddof=1) + 1e-12))
 
     def deviations(self, x: Float[Array, "inputs"]) -> Float[Array, "samples outputs"]:
-        """How far the functions that a prediction is made of are from their mean: ``[samples, outputs]``.
+        """Scaled deviations of the sampled means from their average.
 
-        Products of those of two rows are the covariance of their means, over samples; see `BayesianMean.deviations`.
+        The product of the deviations of two rows, summed over samples, is the covariance of their means; see
+        `BayesianMean.deviations`.
         """
         values = self.functions(x, _fixed_keys())
         return (values - values.mean(0)) / (_SAMPLES - 1) ** 0.5
@@ -138,7 +139,7 @@ def _fixed_keys() -> Key[Array, "samples"]:
 
 
 class ExpectedNLL(eqx.Module):
-    """``-E_q[ln p(y | x, theta)]`` at the clean rows, the average over samples of the mean at each of them.
+    """``-E_q[ln p(y | x, theta)]`` at the clean rows, averaged over samples of the mean at each row.
 
     The first term of Equation 5. There is no closed form for a belief over several layers; the average over any number
     of samples has the right expectation.
@@ -179,9 +180,9 @@ class SampledMeanNCP(eqx.Module):
 def deep_ncp(settings: Settings, trunk: Callable[..., Trunk] | None = None) -> Method:
     """Bayes by Backprop over all layers with a noise contrastive prior on the sampled mean.
 
-    A ``trunk`` of the user's own stays a point estimate; the belief is over the layers that follow it. What the
-    settings say of BBB+NCP holds here too: ``bias_belief`` for the biases of every layer, and ``expectation`` is
-    ``exact`` for the average over two samples at every row, ``sampled`` for one network for each mini batch.
+    A custom ``trunk`` stays a point estimate; the belief is over the layers that follow it. The settings of BBB+NCP
+    apply: ``bias_belief`` is for the biases of every layer. The ``expectation`` is an average over two samples at every
+    row if ``exact``, and uses one network for each mini batch if ``sampled``.
     """
     s = settings
 
@@ -212,7 +213,7 @@ def deep_ncp(settings: Settings, trunk: Callable[..., Trunk] | None = None) -> M
 
 
 class DeepNoise(eqx.Module):
-    """The head ``noise`` with hidden layers of its own, as the mean's have a belief over their weights."""
+    """The head ``noise`` with its own hidden layers, which are point estimates."""
 
     trunk: MLP
     head: Noise

@@ -1,4 +1,4 @@
-"""Normal and Bernoulli: log densities, divergences and the closed forms that the losses are made of.
+"""Normal and Bernoulli distributions: log densities, KL divergences and expectations in closed form.
 
 Everything works elementwise and on ratios rather than on squares of scales, so that the results stay finite
 and accurate for standard deviations from 1e-6 to 1e6 in float32.
@@ -54,7 +54,11 @@ class Normal(eqx.Module):
 
 
 class Bernoulli(eqx.Module):
-    """A binary distribution by its logit ``ln p(1) / p(0)``, which no probability near 0 or 1 can round away."""
+    """A binary distribution, given by its logit ``ln p(1) / p(0)``, which is accurate for probabilities near 0 and 1.
+
+    >>> float(Bernoulli(0.0).probability)
+    0.5
+    """
 
     logit: Float[ArrayLike, "*shape"]
 

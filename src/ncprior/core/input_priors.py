@@ -1,4 +1,4 @@
-"""Input priors: where to be uncertain. Each makes noised inputs ``x~`` of a mini batch (Equation 1).
+"""Input priors: noised inputs ``x~`` for a mini batch, where the model should be uncertain (Equation 1).
 
 An input prior is any function ``(inputs, *, key) -> noised`` from a batch ``[rows, inputs]`` to a batch of the
 same shape, or to one of its first rows only. Those here are Equinox modules, so that their scales can be traced, swept
@@ -24,7 +24,11 @@ class InputPrior(Protocol):
 
 
 class Gaussian(eqx.Module):
-    """``x~ = x + N(0, std^2)``."""
+    """``x~ = x + N(0, std^2)``.
+
+    >>> Gaussian(0.0)(jnp.ones((1, 2)), key=jax.random.key(0))
+    Array([[1., 1.]], dtype=float32)
+    """
 
     std: Float[ArrayLike, "*inputs"]
 
@@ -48,7 +52,7 @@ class Uniform(eqx.Module):
 
 
 class FlipCategories(eqx.Module):
-    """Replaces a category by a *different* one, each with the same chance, with this probability (Section 2).
+    """Replaces a category, with this probability, by one of the others drawn uniformly (Section 2).
 
     With ``one_hot=False`` every column holds integer codes ``0 .. classes - 1``. With ``one_hot=True`` the
     columns together are one category in one-hot code, and ``classes`` is their number.

@@ -1,4 +1,4 @@
-"""The methods as rows of one table: which heads, which loss terms, how to predict, how to pick labels."""
+"""The methods as rows of one table: heads, loss terms, prediction and acquisition."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -68,7 +68,11 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def title(name: str) -> str:
-    """How a method is written in figures; a name that is none of theirs stays as it is."""
+    """How a method is written in figures. Other names are returned unchanged.
+
+    >>> title("bbb+ncp@reverse")
+    'BBB+NCP, reverse KL'
+    """
     return method_style(name).title
 
 
@@ -90,11 +94,15 @@ _BLEND_NOISE = 0.1
 
 @dataclass(frozen=True)
 class Method:
-    """A way to learn from labels and to predict. A user's own is as good as those in `methods`.
+    """How to build, train and use a network. `methods` makes those of the paper; any other works the same way.
 
-    ``init(inputs, outputs, key=...)`` makes a network, ``objective`` is what training minimises with noised inputs
-    from ``input_prior``, ``predict`` turns what the heads say about one example into a prediction, and
-    ``acquisition`` says what to label next.
+    Attributes:
+        name: Name in records and messages.
+        init: ``init(inputs, outputs, key=...)`` makes a network.
+        objective: The weighted terms that training minimises.
+        predict: Turns the outputs of the heads for one example into a prediction.
+        acquisition: How rows are chosen for labelling.
+        input_prior: Makes the noised inputs; None for methods without NCP.
     """
 
     name: str
@@ -116,7 +124,10 @@ class Method:
 def methods(settings: Settings = PAPER, trunk: Callable[..., Trunk] | None = None) -> dict[str, Method]:
     """The paper's four models and the point-estimate form of NCP, by name, with these settings.
 
-    ``trunk(inputs, key=...)`` makes a trunk of the user's own in place of hidden layers.
+    ``trunk(inputs, key=...)``, if given, makes a trunk that replaces the hidden layers.
+
+    >>> list(methods())
+    ['det', 'det+ncp', 'bbb', 'bbb+ncp', 'odc+ncp']
     """
     s = settings
     noise = INPUT_NOISE[s.input_noise](s.input_noise_std)
@@ -152,13 +163,13 @@ def methods(settings: Settings = PAPER, trunk: Callable[..., Trunk] | None = Non
 
 
 def ncp(settings: Settings, weight: float, term: Term) -> Weighted:
-    """A term at noised inputs as the settings want it: everywhere or away from the data, constant or fading."""
+    """A term at noised inputs with its weight; settings may limit it to rows away from the data or let it fade."""
     term = AwayFromData(term) if settings.ncp_away else term
     return Weighted(weight, FadesWithLabels(term) if settings.gamma_per_label else term)
 
 
 def bayesian_ncp(settings: Settings, nll: Term, mean_ncp: Term) -> Objective:
-    """The objective of a belief over weights with NCP: these two terms, and those that the settings add to them."""
+    """The objective of BBB+NCP and deep+ncp: likelihood and NCP, and the terms that the settings add."""
     s = settings
     objective = {"nll": Weighted(1.0, nll), "ncp": ncp(s, s.gamma, mean_ncp)}
     if s.noise_prior_std is not None:
@@ -171,7 +182,7 @@ def bayesian_ncp(settings: Settings, nll: Term, mean_ncp: Term) -> Objective:
 
 
 def acquire_by(score: str, settings: Settings) -> Acquisition:
-    """Labels drawn by the score of this name; the exponent of the gain is for gains alone."""
+    """Acquisition by the score of this name; ``gain_exponent`` applies to information gains only."""
     exponent = settings.gain_exponent if score.endswith("information_gain") else 1.0
     return Acquisition(SCORES[score].function, exponent, settings.temperature, settings.draw)
 
@@ -179,7 +190,14 @@ def acquire_by(score: str, settings: Settings) -> Acquisition:
 def make_init(
     settings: Settings, *, belief: bool = False, ood: bool = False, trunk: Callable[..., Trunk] | None = None
 ) -> Callable[..., Network]:
-    """How to make a network with the settings' trunk: with a belief over the mean's output layer, an OOD head."""
+    """A function that makes networks with the trunk of the settings.
+
+    Args:
+        settings: Sizes and initial values.
+        belief: Whether the output layer of the mean has a belief over its weights.
+        ood: Whether there is a head ``ood``.
+        trunk: ``trunk(inputs, key=...)`` makes a trunk that replaces the hidden layers.
+    """
     s = settings
 
     def init(inputs: int, outputs: int, *, key: PRNGKeyArray) -> Network:
@@ -202,15 +220,15 @@ def make_init(
 
 
 def predict_normal(outputs: dict[str, PyTree[Array]]) -> Prediction:
-    """The belief over the mean is the uncertainty, the noise head the noise."""
+    """A normal prediction: uncertainty is the std of the belief over the mean, noise comes from its head."""
     mean: Normal = outputs["mean"]
     return Prediction(jnp.asarray(mean.mean), outputs["noise"], jnp.asarray(mean.std))
 
 
 def predict_mixture(outputs: dict[str, PyTree[Array]], prior: OutputPrior) -> MixturePrediction:
-    """The network's normal if the input is in distribution, the output prior if it is not (Equation 8).
+    """A mixture of the network's normal, if in distribution, and the output prior, if not (Equation 8).
 
-    An output prior that is centred at the target has the network's mean as its centre here, where no target is known.
+    There is no target when predicting: an output prior centred at the target is centred at the network's mean.
     """
     mean: Normal = outputs["mean"]
     ood: Bernoulli = outputs["ood"]
@@ -228,7 +246,7 @@ def predict_mixture(outputs: dict[str, PyTree[Array]], prior: OutputPrior) -> Mi
 
 
 def predict_blend(outputs: dict[str, PyTree[Array]]) -> Prediction:
-    """The released code's classifier: the OOD probability as uncertainty, and a noise that fades into 0.1."""
+    """Prediction of the released code's classifier: uncertainty ``pi``, noise ``(1 - pi) noise + 0.1 pi``."""
     mean: Normal = outputs["mean"]
     pi = outputs["ood"].probability
     return Prediction(jnp.asarray(mean.mean), (1 - pi) * outputs["noise"] + pi * _BLEND_NOISE, pi)

@@ -1,4 +1,4 @@
-"""How good a prediction is: point error, density, calibration and sharpness.
+"""Metrics of predictions: point error, density, calibration and sharpness.
 
 Each metric takes a prediction, the true ``y`` and, if wanted, weights of the rows (0 leaves a row out), and gives one
 number. All are in the units of the prediction: rescale it first for numbers in the units of the target. For
@@ -20,7 +20,13 @@ Metric = Callable[..., Scalar]
 def rmse(
     prediction: Predictive, y: Float[Array, "rows outputs"], weights: Float[Array, "rows"] | None = None
 ) -> Scalar:
-    """Root mean squared error of the predicted mean."""
+    """Root mean squared error of the predicted mean.
+
+    >>> from ncprior.core.prediction import Prediction
+    >>> ones = jnp.ones((3, 1))
+    >>> float(rmse(Prediction(0 * ones, ones, ones), 2 * ones))
+    2.0
+    """
     error = y - prediction.mean
     return jnp.sqrt(_average(jnp.sum(error**2, axis=-1), weights))
 
@@ -28,7 +34,7 @@ def rmse(
 def nlpd(
     prediction: Predictive, y: Float[Array, "rows outputs"], weights: Float[Array, "rows"] | None = None
 ) -> Scalar:
-    """Mean negative log predictive density, in nats; its unit of reference is the unit of the target."""
+    """Mean negative log predictive density, in nats. It depends on the unit of the target."""
     return -_average(jnp.sum(prediction.log_prob(y), axis=-1), weights)
 
 
@@ -54,7 +60,7 @@ def coverage(
     *,
     level: float | Scalar = 0.9,
 ) -> Scalar:
-    """The share of rows inside their central interval of probability ``level``; best equal to ``level``."""
+    """Share of rows inside their central interval of probability ``level``; the ideal is ``level``."""
     return _average(jnp.mean(_centrality(prediction, y) <= level, axis=-1), weights)
 
 
@@ -87,7 +93,7 @@ METRICS: dict[str, Metric] = {
 
 
 def _average(values: Float[Array, "rows *shape"], weights: Float[Array, "rows"] | None) -> Float[Array, "*shape"]:
-    """The mean over the first axis. A row without weight has no say, even if its value is not finite."""
+    """Weighted mean over the first axis. Rows of weight 0 are ignored, even if their values are not finite."""
     if weights is None:
         return jnp.mean(values, axis=0)
     counts = weights.reshape(-1, *[1] * (values.ndim - 1)) > 0

@@ -50,9 +50,9 @@ def as_column(bias: Float[Array, "outputs"], x: Float[Array, "inputs *examples"]
 def read_columns(
     module: Callable[[Array], PyTree[Array]], columns: Float[Array, "inputs examples"]
 ) -> PyTree[Float[Array, "examples ..."]]:
-    """What a module says about examples that are columns ``[inputs, examples]``, with a leading axis of examples.
+    """Apply a module to examples that are columns; the result has a leading axis of examples.
 
-    The module takes the columns as they are if it can, else one at a time through `jax.vmap`. XLA multiplies
+    Modules with ``takes_columns`` get all columns at once, others one at a time through `jax.vmap`. XLA multiplies
     ``[units, units] @ [units, rows]`` about twice as fast on a CPU as ``[rows, units] @ [units, units]`` for some
     hundreds of rows; for the few rows of a mini batch it is the other way round.
     """
@@ -98,7 +98,7 @@ class MLP(eqx.Module):
         return self.activations(x)[-1]
 
     def first_inputs_only(self, inputs: int) -> "MLP":
-        """The same function for inputs that are 0 from number ``inputs`` on, which are not given."""
+        """The trunk for the first ``inputs`` inputs, where all others are 0."""
         first, *others = self.layers
         return MLP((Linear(first.kernel[:inputs], first.bias), *others), self.slope)
 
@@ -127,11 +127,11 @@ class PointMean(eqx.Module):
         return Normal(mean, jnp.zeros_like(mean))
 
     def deviations(self, features: Float[Array, "features"]) -> Float[Array, "weights outputs"]:  # noqa: ARG002
-        """None: ``[0, outputs]``."""
+        """A point estimate has none: ``[0, outputs]``."""
         return jnp.zeros((0, len(self.linear.bias)))
 
     def sample(self, *, key: PRNGKeyArray) -> "PointMean":  # noqa: ARG002
-        """There is only one: itself."""
+        """The head itself, as there is no belief to draw from."""
         return self
 
 
@@ -171,9 +171,10 @@ class BayesianMean(eqx.Module):
         return Normal(mean, jnp.sqrt(variance + _SMALLEST_VARIANCE))
 
     def deviations(self, features: Float[Array, "features"]) -> Float[Array, "weights outputs"]:
-        """What one standard deviation of every weight does to the mean of one example: ``[weights, outputs]``.
+        """Change of the mean of one example by one standard deviation of each weight.
 
-        The squares sum to the variance of ``q(mu(x))``, and products of two rows to the covariance of their means.
+        The squares sum to the variance of ``q(mu(x))``. The product of the deviations of two rows, summed over the
+        weights, is the covariance of their means.
         """
         parts = features[:, None] * jax.nn.softplus(self.rho)
         if self.bias_rho is None:
@@ -188,7 +189,7 @@ class BayesianMean(eqx.Module):
         return beliefs
 
     def sample(self, *, key: PRNGKeyArray) -> PointMean:
-        """One layer drawn from the belief, the same for every row that it is applied to."""
+        """Draw one layer from the belief, to be used for all rows."""
         key_kernel, key_bias = jax.random.split(key)
         noise = jax.random.normal(key_kernel, self.mean.shape)
         kernel = self.mean + jax.nn.softplus(self.rho) * noise
@@ -204,7 +205,7 @@ class BayesianMean(eqx.Module):
 
 
 class Noise(eqx.Module):
-    """The head ``noise``: ``softplus(.) + floor``, a standard deviation that no row can drive to 0."""
+    """The head ``noise``: ``softplus(.) + floor``, a standard deviation of at least ``floor``."""
 
     takes_columns: ClassVar[bool] = True
     linear: Linear
@@ -243,14 +244,14 @@ class Network(eqx.Module):
     heads: Mapping[str, Callable[[Float[Array, "features"]], PyTree[Array]]]
 
     def __call__(self, x: Float[Array, "inputs"]) -> dict[str, PyTree[Array]]:
-        """What every head says about one example."""
+        """The output of every head for one example."""
         return self.read(self.trunk(x))
 
     def read(self, features: Float[Array, "features"]) -> dict[str, PyTree[Array]]:
-        """What every head says about the features of one example."""
+        """The output of every head, given the features of one example."""
         return {name: head(features) for name, head in self.heads.items()}
 
     def predict(self, inputs: Float[Array, "rows inputs"]) -> dict[str, PyTree[Array]]:
-        """What every head says about many rows ``[rows, inputs]``, with a leading axis of rows."""
+        """The output of every head for many rows, on a leading axis."""
         features = read_columns(self.trunk, inputs.T).T
         return {name: read_columns(head, features) for name, head in self.heads.items()}

@@ -1,6 +1,6 @@
 """Loss terms and their weighted sum by name.
 
-A term is a function of a `View`: what a network says about a mini batch and about its noised copy. It gives
+A term is a function of a `View`: the outputs of a network for a mini batch and for its noised copy. It returns
 one loss for each row, shape ``[rows]``, or one number for the whole network. An objective is a dictionary of
 weighted terms; every term is recorded under its name.
 """
@@ -21,9 +21,9 @@ from ncprior.core.output_priors import OutputPrior
 
 
 class Batch(NamedTuple):
-    """Rows to learn from. ``weights`` are 0 for rows that only fill up a batch of fixed size.
+    """A mini batch. ``weights`` are 0 for rows that only fill up a batch of fixed size.
 
-    Those of the others have mean 1 over all visible rows, not over the batch.
+    The weights of all visible rows, not those of the batch, have mean 1.
     """
 
     inputs: Float[Array, "rows inputs"]
@@ -33,22 +33,22 @@ class Batch(NamedTuple):
 
 
 class View(NamedTuple):
-    """What a loss term may look at. ``noised`` is empty for a method without input prior.
+    """What loss terms are computed from: a mini batch, its noised inputs, and the outputs of the network for both.
 
-    An input prior may give fewer rows than it gets: those at noised inputs are then the first of the clean ones.
+    ``noised`` is empty for a method without input prior. An input prior may noise only the first rows of the batch.
     """
 
     network: Network
     batch: Batch
     features: Float[Array, "rows features"]  # of the clean rows
-    clean: dict[str, PyTree[Array]]  # what each head says at x, and
-    noised: dict[str, PyTree[Array]]  # at x~
+    clean: dict[str, PyTree[Array]]  # outputs of the heads at x
+    noised: dict[str, PyTree[Array]]  # outputs of the heads at x~
     key: PRNGKeyArray
     noised_inputs: Float[Array, "noised inputs"] | None = None  # x~ itself
 
     @classmethod
     def of(cls, network: Network, batch: Batch, input_prior: InputPrior | None, *, key: PRNGKeyArray) -> "View":
-        """Passes the clean and the noised rows through the network, in one pass of twice the rows."""
+        """Apply the network to the clean and the noised rows, in one pass of twice the rows."""
         key_prior, key_terms = jax.random.split(key)
         rows, noised_inputs = batch.inputs, None
         if input_prior is not None:
@@ -62,7 +62,7 @@ class View(NamedTuple):
         return cls(network, batch, features[:split], clean, noised, key_terms, noised_inputs)
 
     def of_noised(self, values: Float[Array, "rows ..."]) -> Float[Array, "noised ..."]:
-        """Values of the clean rows for those that have a noised copy."""
+        """The values of those clean rows that have a noised copy."""
         return values if self.noised_inputs is None else values[: len(self.noised_inputs)]
 
 
@@ -70,7 +70,7 @@ Term = Callable[[View], Float[Array, "rows"] | Scalar]
 
 
 class Weighted(NamedTuple):
-    """A term and what it counts in the loss."""
+    """A term and its weight in the loss."""
 
     weight: float | Scalar
     term: Term

@@ -1,4 +1,4 @@
-"""Adam as the released code used it, clipped and with TensorFlow's place for epsilon; warm-up; averaged weights.
+"""Adam as in the released code, with clipping and TensorFlow's epsilon; warm-up; averaged weights.
 
 Any `optax.GradientTransformation` can be used in its stead. This Adam exists for two reasons. TensorFlow adds epsilon
 to the root of the *uncorrected* second moment ("epsilon hat" in Kingma and Ba, 2015), which Optax cannot express.
@@ -25,7 +25,11 @@ class AdamState(NamedTuple):
 
 
 def sum_of_squares(x: Float[Array, "..."]) -> Scalar:
-    """``sum(x^2)``, by columns first where the array is large enough to gain from it."""
+    """``sum(x^2)``. Large arrays are summed by columns first, which is faster.
+
+    >>> float(sum_of_squares(jnp.array([3.0, 4.0])))
+    25.0
+    """
     squares = x * x
     for width in (1024, 1000, 800, 512, 400, 256):
         if x.size >= 8 * width and x.size % width == 0:
@@ -35,7 +39,7 @@ def sum_of_squares(x: Float[Array, "..."]) -> Scalar:
 
 
 def global_norm(grads: PyTree[Float[Array, "..."]]) -> Scalar:
-    """The length of all gradients as one vector."""
+    """Euclidean norm of all gradients as one vector."""
     return jnp.sqrt(sum((sum_of_squares(leaf) for leaf in jax.tree.leaves(grads)), jnp.zeros(())))
 
 
@@ -49,7 +53,7 @@ def adam(
     b2: float = 0.999,
     epsilon: float = 1e-8,
 ) -> optax.GradientTransformation:
-    """Adam, with gradients clipped to the ``norm`` ``clip`` if it is given.
+    """Adam (Kingma and Ba, 2015), with gradients clipped to a ``norm`` of at most ``clip`` if given.
 
     ``epsilon_hat`` is TensorFlow's form, ``m / (sqrt(v) + epsilon)`` with the bias corrections in the learning rate;
     without it the update is that of `optax.adam`.
@@ -84,7 +88,7 @@ def adam(
 
 
 class AveragedState(NamedTuple):
-    """The state of the optimiser whose steps are averaged, steps taken, and the average of the weights."""
+    """State of the inner optimiser, number of steps, and the average of the weights."""
 
     inner: optax.OptState
     steps: Scalar
@@ -94,8 +98,8 @@ class AveragedState(NamedTuple):
 def averaged(inner: optax.GradientTransformation, share: float = 0.1) -> optax.GradientTransformation:
     """An optimiser that also keeps the average of the weights over about the last ``share`` of its steps.
 
-    The average is what a falling learning rate would end in, and is there after every step, so that training can stop
-    at any of them (Polyak and Juditsky, 1992).
+    The average does what a falling learning rate would, and training can stop after any step (Polyak and Juditsky,
+    1992).
     """
 
     def init(params: optax.Params) -> AveragedState:
@@ -116,7 +120,7 @@ def averaged(inner: optax.GradientTransformation, share: float = 0.1) -> optax.G
 
 
 def warmed_up(inner: optax.GradientTransformation, steps: int) -> optax.GradientTransformation:
-    """An optimiser whose first steps are shorter: the learning rate rises to its value along a straight line."""
+    """An optimiser with linear warm-up: the learning rate rises from 0 to its value over the first ``steps``."""
     if not steps:
         return inner
     return optax.chain(inner, optax.scale_by_schedule(lambda step: jnp.minimum(1.0, (step + 1) / steps)))

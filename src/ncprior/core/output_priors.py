@@ -17,7 +17,7 @@ _SMALLEST_VARIANCE = 1e-12
 
 
 class OutputPrior(eqx.Module):
-    """``N(centre, std^2)``, and the direction in which a model is compared with it.
+    """``N(centre, std^2)``, and the direction of the KL divergence between it and the model.
 
     ``centre`` is ``"target"`` for the label of the clean row (the paper's choice, ``mu_y = y``, which acts as data
     augmentation) or a constant, the default prediction outside the data. ``std`` is the sigma_y of the paper, in
@@ -47,16 +47,16 @@ class OutputPrior(eqx.Module):
     def estimated_divergence(
         self, targets: Float[Array, "*shape"], samples: Float[Array, "samples *shape"]
     ) -> Float[Array, "*shape"]:
-        r"""The divergence of a model that is known by samples of it, on a leading axis: one for each row and output.
+        r"""The divergence of a model given by samples, estimated for each row and output.
 
-        Without bias if they are samples of a normal $N(m, v)$. The mean $\hat m$ and the unbiased variance $s^2$ of
+        The estimate is unbiased for samples of a normal $N(m, v)$. The mean $\hat m$ and the unbiased variance $s^2$ of
         $S$ samples are then independent, $\hat m$ is normal with variance $v / S$, and $(S - 1) s^2 / v$ has a
         chi-square distribution with $k = S - 1$ degrees of freedom. So
 
         $$E[\ln s^2] = \ln v + \psi(k / 2) - \ln(k / 2), \quad E[1 / s^2] = \frac{k}{(k - 2) v}, \quad
         E[(\mu - \hat m)^2] = (\mu - m)^2 + v / S,$$
 
-        and what these say too much is taken off. The variance of the forward direction is finite with 6 samples or more
+        and the excess of each is subtracted. The variance of the forward direction is finite with 6 samples or more
         (that of $1 / s^2$ needs $k > 4$), and that of its gradient, which goes with $1 / s^3$, with 8 ($k > 6$).
         The expectation is never below 0, but an estimate can be.
         """

@@ -1,7 +1,7 @@
-"""What a model says about ``y`` given ``x``: the waist that everything else goes through.
+"""Predictions: the distribution of ``y`` given ``x``, with noise and uncertainty.
 
-Models end in a prediction; metrics, acquisition, figures and reports start from one and know nothing of
-networks. Every prediction is a mixture of normals, most often of one.
+Models return predictions; metrics, acquisition, figures and reports take predictions and know nothing of networks.
+Every prediction is a mixture of normals, most often of one.
 """
 
 import abc
@@ -19,7 +19,7 @@ from ncprior.core.distributions import Normal
 
 
 class Predictive(eqx.Module):
-    """A distribution of ``y`` for every row and output, split into what labels can teach and what they cannot.
+    """A distribution of ``y`` for every row and output, with its spread split into noise and uncertainty.
 
     ``noise`` is the aleatoric and ``uncertainty`` the epistemic standard deviation; their squares add up to the
     variance of the prediction. All three, and ``mean``, have the unit of the target.
@@ -38,7 +38,7 @@ class Predictive(eqx.Module):
 
     @abc.abstractmethod
     def inflate(self, noise: Float[ArrayLike, "..."], uncertainty: Float[ArrayLike, "..."]) -> "Predictive":
-        """The prediction with noise and uncertainty multiplied by these numbers."""
+        """Multiply noise and uncertainty by these numbers."""
 
     @abc.abstractmethod
     def rescale(self, scale: Float[ArrayLike, "..."], shift: Float[ArrayLike, "..."] = 0.0) -> "Predictive":
@@ -60,10 +60,7 @@ class Predictive(eqx.Module):
         return jnp.sum(weights * normal.cdf(jnp.asarray(y)[..., None]), axis=-1)
 
     def quantile(self, probability: Float[ArrayLike, "*levels"]) -> Float[Array, "..."]:
-        """The value that ``Y`` stays below with this probability.
-
-        Several probabilities have the leading axes of the result, as in `numpy.quantile`.
-        """
+        """Quantiles of ``Y``. Axes of ``probability`` lead in the result, as in `numpy.quantile`."""
         if np.ndim(probability):
             return jax.vmap(self.quantile)(jnp.asarray(probability))
         weights, normal = self.components()
@@ -103,7 +100,7 @@ class Prediction(Predictive):
         return jnp.ones_like(mean), Normal(mean, self.std[..., None])
 
     def inflate(self, noise: Float[ArrayLike, "..."], uncertainty: Float[ArrayLike, "..."]) -> "Prediction":
-        """The prediction with noise and uncertainty multiplied by these numbers."""
+        """Multiply noise and uncertainty by these numbers."""
         return Prediction(self.mean, jnp.asarray(noise) * self.noise, jnp.asarray(uncertainty) * self.uncertainty)
 
     def rescale(self, scale: Float[ArrayLike, "..."], shift: Float[ArrayLike, "..."] = 0.0) -> "Prediction":
@@ -143,7 +140,7 @@ class MixturePrediction(Predictive):
         return self.weights, Normal(self.parts.mean, self.parts.std)
 
     def inflate(self, noise: Float[ArrayLike, "..."], uncertainty: Float[ArrayLike, "..."]) -> "MixturePrediction":
-        """The mixture with every component's noise and uncertainty multiplied by these numbers."""
+        """Multiply noise and uncertainty of every component by these numbers."""
         noise, uncertainty = (jnp.asarray(factor)[..., None] for factor in (noise, uncertainty))
         return MixturePrediction(self.weights, self.parts.inflate(noise, uncertainty))
 
@@ -154,9 +151,11 @@ class MixturePrediction(Predictive):
 
 
 def mix(members: Predictive, shares: Float[Array, "members"] | None = None) -> MixturePrediction:
-    """The mixture of an ensemble's predictions, which have the members on a leading axis.
+    """The mixture of the predictions of an ensemble.
 
-    All count the same, or these shares, which sum to 1.
+    Args:
+        members: Predictions with a leading axis of members.
+        shares: Weight of each member, with sum 1; equal weights if None.
     """
     if isinstance(members, MixturePrediction):
         weights, parts = members.weights, members.parts
@@ -178,9 +177,9 @@ degrees of freedom and variance 1: the KL divergence is 0.0003."""
 
 
 def heavy_tailed(prediction: Predictive) -> MixturePrediction:
-    """Every normal as three with the same mean and together the same variance, close to a Student t with 5 degrees.
+    """Replace every normal by three that approximate a Student t with 5 degrees of freedom, mean and variance kept.
 
-    Errors of regression have more outliers than a normal; a model that must pay for them everywhere is too uncertain.
+    Errors of regression have more outliers than a normal, which would make a normal model too uncertain elsewhere.
     """
     share, scale = jnp.asarray(_TAILS)
     if not isinstance(prediction, MixturePrediction):
@@ -197,14 +196,14 @@ def heavy_tailed(prediction: Predictive) -> MixturePrediction:
     )
 
 
-def no_surer(prediction: MixturePrediction, std: float) -> MixturePrediction:
-    """The prediction with so much uncertainty in every component that none has a smaller standard deviation."""
+def with_minimum_std(prediction: MixturePrediction, std: float) -> MixturePrediction:
+    """Raise the uncertainty of components whose standard deviation is below ``std``, to that value."""
     parts = prediction.parts
     uncertainty = jnp.sqrt(jnp.maximum(parts.uncertainty**2, std**2 - parts.noise**2))
     return MixturePrediction(prediction.weights, Prediction(parts.mean, parts.noise, uncertainty))
 
 
 def gather(prediction: Predictive) -> Prediction:
-    """The prediction as plain NumPy arrays of mean, noise and uncertainty: what figures and tables show."""
+    """Mean, noise and uncertainty as NumPy arrays, for figures and tables."""
     fields = (prediction.mean, prediction.noise, prediction.uncertainty)
     return Prediction(*(np.asarray(field) for field in fields))  # type: ignore[arg-type]

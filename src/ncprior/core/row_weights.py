@@ -1,4 +1,4 @@
-"""Rows that do not all count the same. Beyond the paper, used for people's tables."""
+"""Weights of rows. Beyond the paper, used for people's tables."""
 
 from typing import NamedTuple, TypeVar
 
@@ -11,11 +11,15 @@ T = TypeVar("T", Array, np.ndarray)
 
 
 class RowWeights(NamedTuple):
-    """How much each row counts, relative to the other visible ones.
+    """Relative weights of rows.
 
-    A row may stand there several times, with a part of its weight each time: ``copies`` says how often.
-    ``labels_before`` is the number of labels that were learned from earlier and are not among these rows. They count
-    for priors, which fade with labels.
+    A row of large weight may be split into several copies.
+
+    Attributes:
+        values: Weight of each row; only proportions matter.
+        copies: Number of copies of each row, 1 for rows that are not split.
+        labels_before: Labels of earlier training that are not among these rows. They count for terms that fade with
+            labels.
     """
 
     values: Float[Array, "rows"]
@@ -29,7 +33,7 @@ class RowWeights(NamedTuple):
         return jnp.sum(self._visible(visible, in_use)) / labels
 
     def num_labels(self, visible: Int[Array, "buffer"], in_use: Bool[Array, "buffer"]) -> Scalar:
-        """The effective number of labels that were learned from, earlier ones included."""
+        """Effective number of labels, those of earlier training included."""
         return effective_number(self._visible(visible, in_use), self.copies[visible]) + self.labels_before
 
     def _visible(self, visible: Int[Array, "buffer"], in_use: Bool[Array, "buffer"]) -> Float[Array, "buffer"]:
@@ -39,7 +43,7 @@ class RowWeights(NamedTuple):
 def effective_number(weights: T, copies: T | None = None) -> T:
     """Effective number of rows, ``(sum_i w_i)^2 / sum_i w_i^2`` (Kish, 1965).
 
-    A row that stands there in several ``copies``, each with a part of its weight, is one row.
+    The ``copies`` of a row, which share its weight, count as one row.
 
     >>> float(effective_number(np.array([1.0, 1.0, 0.0])))
     2.0

@@ -1,4 +1,4 @@
-"""The settings of the methods, and the two presets: what the paper says, and what its authors' code did.
+"""The settings of the methods, and the two presets: the text of the paper, and its authors' released code.
 
 The published figures came from the released code, which differs from the text of the paper in the settings below.
 `PAPER` follows the text and `REFERENCE` the code; each setting can be changed alone with `dataclasses.replace`.
@@ -16,11 +16,11 @@ from ncprior.errors import check_limits
 from ncprior.schema import Length, Range, check_fields
 
 Remainder = Literal["smaller", "dropped", "filled"]
-"""What becomes of the rows of an epoch that do not fill a mini batch: a batch of their own, which counts as much as any
-other however few they are; nothing; or a batch that rows of the one before fill up."""
+"""The last rows of an epoch, if they do not fill a mini batch: ``smaller`` makes a batch of them, which counts as
+much as any other; ``dropped`` leaves them out; ``filled`` adds rows of the batch before."""
 
 _LARGEST = 1e9
-"""Of the numbers in settings: their squares have room in single precision."""
+"""Largest number in settings; its square is finite in single precision."""
 
 Number = Annotated[float, Range(-_LARGEST, _LARGEST)]
 NotNegative = Annotated[float, Range(0, _LARGEST)]
@@ -73,7 +73,7 @@ class PaperSettings:
     gain_exponent: Number = 2.0
     """Rows are drawn in proportion to exp(exponent * information gain / temperature)."""
     det_score: Literal["predictive_variance", "predictive_std"] = "predictive_variance"
-    """What stands in for the information gain in networks that have no uncertainty of their own."""
+    """Score for networks without uncertainty, which have no information gain."""
     temperature: Positive = 0.5
     """tau of the softmax over scores."""
     draw: Draw = "without_replacement"
@@ -92,18 +92,20 @@ class PaperSettings:
 
 @dataclass(frozen=True)
 class Settings(PaperSettings):
-    """Everything about the methods that a user may want to change: the paper's settings, and terms beyond the paper.
+    """All settings of the methods: those of the paper, and of terms beyond it, which are off by default.
 
-    The defaults leave those terms out; see `ncprior.core.table_terms`.
+    See `ncprior.core.table_terms` for these terms.
+
+    >>> Settings(gamma=0.1).gamma
+    0.1
     """
 
     gamma_per_label: bool = False
-    """Whether gamma, and the weight of the noise's tie, are divided by the number of visible labels."""
+    """Whether gamma and ``noise_tie`` are divided by the number of visible labels."""
     ncp_away: bool = False
     """Whether the NCP term counts only where noised inputs are away from the data."""
     noise_tie: NotNegative = 0.0
-    """Weight of the term that keeps the noise of BBB+NCP and deep+ncp at noised inputs what it is at the clean
-    ones."""
+    """Weight of the term that keeps the noise of BBB+NCP and deep+ncp equal at clean and noised inputs."""
 
 
 PAPER = Settings()

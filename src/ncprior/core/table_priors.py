@@ -1,4 +1,4 @@
-"""Input priors beyond the paper, used for people's tables: noise of many sizes, in the shape of the data, by column."""
+"""Input priors beyond the paper, used for people's tables: radial and coloured noise, and a prior for each column."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,9 @@ from ncprior.core.input_priors import InputPrior
 
 
 class Radial(eqx.Module):
-    """``x~ = x + std |r| eps`` with one ``r`` for each row: near the data for some rows, and far from it for others.
+    """``x~ = x + std |r| eps`` with standard normal ``eps``, and one standard normal ``r`` for each row.
 
-    ``r`` and ``eps`` are standard normal. A fixed radius leaves a distance at which nothing was ever said.
+    Noise of many sizes covers all distances from the data; Gaussian noise of a fixed size has one typical distance.
     """
 
     std: Float[ArrayLike, "*inputs"]
@@ -28,9 +28,9 @@ class Radial(eqx.Module):
 
 
 class NoisedShare(eqx.Module):
-    """Noise on the first rows of a mini batch only, which are as random as any: a share of them, at least one.
+    """Noise on the first rows of a mini batch only: ``share`` of the rows, at least one.
 
-    A noised row costs as much as a clean one. Where the prior counts little, as with many labels, few are enough.
+    A noised row costs as much as a clean one. With many labels the prior counts little, and few noised rows are enough.
     """
 
     prior: InputPrior
@@ -42,12 +42,16 @@ class NoisedShare(eqx.Module):
 
 
 class DataShaped(eqx.Module):
-    """Noise that for a share of the rows has the shape of the data: ``scale * (colours @ noise)``.
+    """Noise with the covariance of the data for a share of the rows: ``x~ = x + scale * (colours @ noise)``.
 
-    Where columns go together, equal noise on each of them hardly ever goes a little way along the directions in which
-    rows differ least; ``colours`` ``[inputs, components]`` scales it to what rows differ by in every direction, or in
-    the most important ones. ``scale`` is that of each column, and comes last: ``colours`` mixes the columns, so that
-    noise must be equal on all of them.
+    Where columns are correlated, independent noise is too large in directions of small variance. ``colours`` is a root
+    of the covariance, or of its largest principal components.
+
+    Attributes:
+        noise: Independent noise, equal on all columns.
+        colours: Matrix that gives the noise the covariance of the data.
+        scale: Factor for each column, applied last.
+        share: Probability that a row gets coloured noise; other rows get independent noise.
     """
 
     noise: InputPrior
@@ -65,7 +69,7 @@ class DataShaped(eqx.Module):
 
 
 class PerColumn(eqx.Module):
-    """Gives each group of columns its own input prior; columns that are not named stay as they are.
+    """A prior for each group of columns; other columns stay unchanged.
 
     >>> from ncprior.core.input_priors import FlipCategories, Gaussian
     >>> prior = PerColumn([((0, 1), Gaussian(0.5)), ((2, 3, 4), FlipCategories(3, 0.1, one_hot=True))])

@@ -1,6 +1,6 @@
 """Loss terms beyond the paper, used for people's tables.
 
-They share `View` and `Term` with the paper's terms in `ncprior.core.objectives`. Settings switch each of them on alone.
+They have the form of the paper's terms in `ncprior.core.objectives`. A setting switches each of them on.
 """
 
 import equinox as eqx
@@ -14,10 +14,10 @@ from ncprior.core.objectives import Term, View
 
 
 class NoiseTie(eqx.Module):
-    """``KL(N(m, noise(x)^2) || N(m, noise(x~)^2))``: the noise at x~ stays what it is at the clean row.
+    """``KL(N(m, noise(x)^2) || N(m, noise(x~)^2))``: keeps the noise at x~ equal to that at x.
 
-    Not in the paper. It keeps the noise from taking the place of uncertainty off the data; the clean row's noise is
-    taken as a constant, so that it is learned from the data alone.
+    Without it, noise can replace uncertainty away from the data. No gradient flows to the noise at x, which is learned
+    from the data alone.
     """
 
     def __call__(self, view: View) -> Float[Array, "rows"]:
@@ -27,11 +27,11 @@ class NoiseTie(eqx.Module):
 
 
 class AwayFromData(eqx.Module):
-    """A term that counts only where x~ is away from the rows of the mini batch.
+    """A term weighted by how far x~ is from the rows of the mini batch.
 
-    In few dimensions noise often lands among the data, where the prior would only blur what was learned. A noised row
-    counts ``1 - exp(-d^2 / 2)`` with ``d`` its distance to the nearest row, in units of the median distance from a row
-    to its own nearest one. Not in the paper.
+    In few dimensions noised inputs are often close to data, where the prior would only blur the fit. The weight is
+    ``1 - exp(-d^2 / 2)``, with ``d`` the distance to the nearest row in units of the median nearest-neighbour distance
+    of the rows.
     """
 
     term: Term
@@ -60,7 +60,7 @@ class AwayFromData(eqx.Module):
 
 
 class FadesWithLabels(eqx.Module):
-    """A term divided by the number of visible labels: a prior, which counts less as data grows."""
+    """A term divided by the number of visible labels, as for a prior."""
 
     term: Term
 

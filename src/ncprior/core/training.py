@@ -1,7 +1,7 @@
 """Training: one step, many steps in one compiled loop, many seeds at once.
 
-The labels that a learner can see are a buffer of row numbers of fixed size and their number. Shapes never change, so
-nothing compiles again as labels arrive. The number is the same for all seeds, which keeps them in step.
+The visible labels of a learner are a buffer of row numbers of fixed size, and a count. Shapes never change, so nothing
+compiles again as labels arrive. The count is the same for all seeds, which keeps them in step.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ Count = int | np.int32 | Scalar
 
 
 class Rows(NamedTuple):
-    """The rows that labels are drawn from. All count the same, unless ``weights`` says otherwise."""
+    """The rows that labels are drawn from. Without ``weights``, all count the same."""
 
     inputs: Float[Array, "rows inputs"]
     targets: Float[Array, "rows outputs"]
@@ -51,7 +51,7 @@ class Rows(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """One seed in training; many are the same with a leading axis on every field."""
+    """State of one seed in training. Several seeds have a leading axis on every field."""
 
     params: PyTree[Float[Array, "..."]]  # the arrays of the network; see `combine`
     optimizer: optax.OptState
@@ -74,14 +74,14 @@ class _State(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """Where training stands: epochs done, visible labels. The same for all seeds."""
+    """Epochs done and number of visible labels, the same for all seeds."""
 
     epoch: Count
     labels: Count
 
 
 class Trainer(NamedTuple):
-    """All that training needs to know besides the rows: a method, an optimiser and how mini batches are made."""
+    """Trains networks of a method with an optimiser, in mini batches."""
 
     method: Method
     optimizer: optax.GradientTransformation
@@ -94,11 +94,15 @@ class Trainer(NamedTuple):
         return eqx.filter(network, eqx.is_inexact_array, inverse=True)
 
     def buffer(self, labels: int) -> int:
-        """Size of the buffer of row numbers: room for these labels in whole mini batches."""
+        """Size of the buffer of row numbers: ``labels`` rounded up to whole mini batches."""
         return -(-labels // self.batch_size) * self.batch_size
 
     def check_labels(self, labels: int, what: str = "rows to train on") -> None:
-        """Raise if so many labels would never train: they do not fill a mini batch, and the rest is dropped."""
+        """Raise if there would be no training step, as with fewer labels than a mini batch if the remainder is dropped.
+
+        Raises:
+            UserError: If there would be none.
+        """
         if self.steps(labels) < 1:
             raise UserError(
                 f"{labels} {what} do not fill a mini batch of {self.batch_size}, and remainder 'dropped' leaves out "
@@ -113,7 +117,14 @@ class Trainer(NamedTuple):
         key: PRNGKeyArray,
         prepare: Callable[[Network], Network] = lambda network: network,
     ) -> Learner:
-        """A fresh learner that sees these rows; ``prepare`` may change its network before training."""
+        """Make a learner with a fresh network.
+
+        Args:
+            rows: All rows.
+            visible: Buffer of the numbers of visible rows.
+            key: Random key of initial weights and training.
+            prepare: Changes the network before training.
+        """
         key_init, key_train = jax.random.split(key)
         network = prepare(self.method.init(rows.inputs.shape[-1], rows.targets.shape[-1], key=key_init))
         params = eqx.filter(network, eqx.is_inexact_array)
@@ -130,11 +141,11 @@ class Trainer(NamedTuple):
         )
 
     def steps(self, labels: Count) -> Count:
-        """Mini batches in an epoch of so many labels."""
+        """Number of mini batches in an epoch."""
         return labels // self.batch_size if self.remainder == "dropped" else -(-labels // self.batch_size)
 
     def train(self, learner: Learner, rows: Rows, static: PyTree, clock: Clock, epochs: Count) -> Learner:
-        """Trains for this many epochs on the visible rows, as one loop; every number but shapes may be traced."""
+        """Train for this many epochs on the visible rows, in one loop. All counts may be traced."""
         steps = self.steps(clock.labels)
         return self.train_steps(
             learner,
@@ -155,10 +166,10 @@ class Trainer(NamedTuple):
         first: Count,
         last: Count,
     ) -> Learner:
-        """Trains from step ``first`` to before step ``last``, counted from the beginning of training.
+        """Train from step ``first`` up to, but not including, step ``last``.
 
-        The number of visible rows must have been the same from the beginning for the count to mean anything; where the
-        steps are split into stretches makes no difference.
+        Steps are counted from the beginning of training, so the number of visible rows must not have changed since.
+        Splitting the steps over several calls gives the same result.
         """
         size, steps = self.batch_size, self.steps(labels)
         names = list(self.method.objective)
@@ -232,7 +243,7 @@ class Trainer(NamedTuple):
 
 
 def combine(params: PyTree[Float[Array, "..."]], static: PyTree) -> Network:
-    """The network that these arrays and the rest of it make up."""
+    """The network made of its trained arrays and the rest; see `Trainer.static`."""
     return eqx.combine(params, static)
 
 
@@ -250,7 +261,7 @@ def seed_keys(seeds: Sequence[int]) -> Key[Array, "seeds"]:
 def train_seeds(
     trainer: Trainer, learners: Learner, rows: Rows, static: PyTree, *, clock: Clock, epochs: Count
 ) -> Learner:
-    """Trains the seeds of one device: some at once if their networks are small, else one after the other."""
+    """Train the seeds of one device: in groups if their networks are small, else one after the other."""
 
     def train(learner: Learner) -> Learner:
         return trainer.train(learner, rows, static, clock, epochs)
@@ -267,21 +278,23 @@ def train_seeds(
 
 
 def seed_mesh(seeds: int) -> Mesh:
-    """The devices that seeds are spread over: all of them, or as many as there are seeds."""
+    """The devices that seeds are spread over, at most one for each seed."""
     devices = jax.devices()[: max(1, seeds)]
     return Mesh(np.array(devices), ("seeds",))
 
 
 def padded(seeds: Sequence[int], mesh: Mesh) -> list[int]:
-    """The seeds, the last one repeated until every device has the same number."""
+    """The seeds, with the last one repeated until every device has the same number of them."""
     missing = -len(seeds) % mesh.size
     return [*seeds, *[seeds[-1]] * missing]
 
 
 def over_seeds(function: Callable[..., T], mesh: Mesh) -> Callable[..., T]:
-    """Spreads a function of many learners and of shared values over the devices, learners first.
+    """Run a function of learners and shared values on all devices, each with its part of the learners.
 
-    The function gets the learners of one device, and must give arrays with one entry for each learner.
+    Args:
+        function: Takes learners and then shared values, and returns arrays with a leading axis of learners.
+        mesh: The devices, see `seed_mesh`.
     """
 
     @wraps(function)  # the program is known by the function's name

@@ -1,4 +1,4 @@
-"""Arrow's many types as few: in tables, in the files that are written, and in Python.
+"""Conversion of Arrow types: to the few that tables use, to those of CSV and Parquet, and to Python values.
 
 Views, run-end encoded columns, dictionaries of them, and some extensions hold what other types hold too, but much of
 Arrow does not compute with them. `plain` gives the other type, in which tables are kept; all else stays as it is. Nor
@@ -59,8 +59,8 @@ def _plain(values: pa.Array) -> pa.Array:
         indices, dictionary = values.indices, _plain(values.dictionary)
         if dictionary.null_count and not pa.types.is_nested(dictionary.type):
             there = dictionary.is_valid().to_numpy(zero_copy_only=False)
-            places = pa.array(np.cumsum(there) - 1, type_.index_type, mask=~there)
-            indices, dictionary = places.take(indices), dictionary.filter(there)
+            positions = pa.array(np.cumsum(there) - 1, type_.index_type, mask=~there)
+            indices, dictionary = positions.take(indices), dictionary.filter(there)
         return pa.DictionaryArray.from_arrays(indices, dictionary, ordered=type_.ordered)
     if isinstance(type_, pa.BaseExtensionType):
         values = _plain(values.storage)
@@ -68,7 +68,7 @@ def _plain(values: pa.Array) -> pa.Array:
 
 
 def csv_table(table: pa.Table) -> pa.Table:
-    """The table as CSV has it: without dictionaries, and with bytes as text, those that are no letters as escapes."""
+    """The table in types that CSV can hold: dictionaries are decoded, and bytes are text with escapes."""
     schema, columns = table.schema, table.columns
     for i, type_ in enumerate(schema.types):
         while pa.types.is_dictionary(type_):
@@ -95,7 +95,7 @@ def check_held(file: Path, schema: pa.Schema) -> None:
 
 
 def python_rows(table: pa.Table) -> list[dict[str, object]]:
-    """The rows as dictionaries of Python's values; as text where Python has none, as for dates after the year 9999."""
+    """The rows as dictionaries of Python values. What Python cannot hold, such as dates after 9999, is text."""
     columns = [_python_values(column) for column in table.columns]
     names = table.column_names
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -111,7 +111,7 @@ def _python_values(column: pa.ChunkedArray) -> list[object]:
 
 
 def _is_held(type_: pa.DataType, csv: bool) -> bool:
-    """Whether a kind of file has room for a type: tried with a row without a value, as no list of types says so."""
+    """Whether CSV or Parquet can hold a type, found by writing one empty row."""
     sink, row = pa.BufferOutputStream(), pa.table({"column": pa.nulls(1, type_)})
     try:
         if csv:

@@ -1,4 +1,4 @@
-"""What a column of a table holds: numbers, text or points in time, whatever the type they arrive in.
+"""Values of a column as numbers, text or dates, whatever its Arrow type.
 
 Each of `numbers`, `text` and `days` reads a column as one of these and raises a `UserError` that names the column, the
 row and the value if that cannot be done.
@@ -17,9 +17,9 @@ Kind = Literal["number", "flag", "category", "date"]
 """What a column holds."""
 
 FEW = 10
-"""Different values that a text may have for a category even if none of them repeats."""
+"""Number of distinct values up to which a text is a category even if no value repeats."""
 _MOST = 0.9
-"""Share of the different values of a text that must be numbers for others to be a mistake."""
+"""Share of the distinct values of a text that must be numbers for the others to be mistakes."""
 _WHOLE = r"^[+-]?\d+$"
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _THOUSANDS = r"^[+-]?\d{1,3}(,\d{3})+(\.\d*)?$"
@@ -48,9 +48,12 @@ def kind_of(name: str, type_: pa.DataType) -> Kind:
 
 
 def numbers(name: str, column: pa.ChunkedArray, first_row: int, kind: str = "number") -> tuple[np.ndarray, np.ndarray]:
-    """The values as float64, and where they are missing; durations are in seconds, and true is 1.
+    """Read a column as float64 numbers. Durations are in seconds, and true is 1.
 
-    With `kind` ``flag``, every value must be 0 or 1. Text that reads as numbers is taken for them.
+    With `kind` ``flag``, every value must be 0 or 1. Text that reads as numbers is converted.
+
+    Returns:
+        The values, and where they are missing.
     """
     column = decoded(name, column)
     if _is_text(column.type):
@@ -77,7 +80,7 @@ def numbers(name: str, column: pa.ChunkedArray, first_row: int, kind: str = "num
 
 
 def text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values as text. A whole number is written without a point, whether it arrives as integer or as float."""
+    """Read a column as text. Whole numbers are written without a decimal point, also if they are floats."""
     column = decoded(name, column)
     if pa.types.is_decimal(column.type) or column.type == pa.float16():
         column = column.cast(pa.float32() if column.type == pa.float16() else pa.float64())
@@ -88,14 +91,15 @@ def text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pc.if_else(pc.is_nan(column), pa.scalar(None, pa.large_string()), written)
     try:
         return column.cast(pa.large_string())
-    except pa.ArrowInvalid:  # a time zone that is not known here
+    except pa.ArrowInvalid:  # an unknown time zone
         return column.cast(pa.timestamp(column.type.unit, "UTC")).cast(pa.large_string())
 
 
 def days(name: str, column: pa.ChunkedArray, first_row: int) -> tuple[np.ndarray, np.ndarray]:
-    """Whole days since 1970 and the fraction of the day, in UTC, as float64 ``[rows, 2]``; and where they are missing.
+    """Read a column as dates, in UTC. A time without a date is on 1 January 1970. ISO dates in text are converted.
 
-    A time without a date is one of the first day of 1970. Text that reads as ISO dates is taken for them.
+    Returns:
+        Days since 1970 and fraction of the day ``[rows, 2]``, and where they are missing.
     """
     column = decoded(name, column)
     if _is_text(column.type):
@@ -114,7 +118,7 @@ def days(name: str, column: pa.ChunkedArray, first_row: int) -> tuple[np.ndarray
 
 
 def check_commas(name: str, different: pa.Array) -> None:
-    """Raise if the different values of a text are numbers with commas; a few of them may as well be codes."""
+    """Raise if the distinct values of a text column are numbers with commas. A few of them may be codes."""
     commas = _matching(different, _COMMAS)
     # Whole numbers among pairs of them, such as 1 and 1,2, may be lists; 1,234,567 is none.
     whole = [] if len(_matching(commas, _THOUSANDS)) == len(commas) else _matching(different, _WHOLE)
@@ -125,7 +129,7 @@ def check_commas(name: str, different: pa.Array) -> None:
 
 
 def check_numbers(name: str, text: pa.ChunkedArray) -> None:
-    """Raise if a text is numbers but for a few values, which are mistakes unless the numbers look like codes.
+    """Raise if a text column holds numbers except for a few values, unless the numbers look like codes.
 
     Two of three things make codes of them: they repeat, they are whole, and what is no number has digits too (V57). So
     does a 0 at the beginning of one of them.
@@ -158,7 +162,7 @@ def decoded(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def first_unread(text: pa.ChunkedArray, type_: pa.DataType) -> int | None:
-    """The place of the first value that does not read as this type, found by halving the rows that have it."""
+    """Index of the first value that does not read as this type, found by bisection; None if all do."""
     if _reads_as(text, type_):
         return None
     start, end = 0, len(text)
@@ -174,7 +178,7 @@ def missing_in(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _matching(values: pa.Array, pattern: str) -> pa.Array:
-    """The values that look like this."""
+    """The values that match a regular expression."""
     return values.filter(pc.match_substring_regex(values, pattern))
 
 

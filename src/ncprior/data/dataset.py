@@ -1,4 +1,4 @@
-"""What every experiment trains on: rows to learn from, rows to be tested on, and the units of the target."""
+"""Training and test rows of an experiment, and the unit of the target."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Dataset(NamedTuple):
-    """Training and test rows as the network sees them, and what brings predictions back to the target's units.
+    """Training and test rows in the scale of the network, and how to convert predictions to the unit of the target.
 
     Inputs have shape ``[rows, inputs]`` and targets ``[rows, outputs]``, both float32. A target in its own
     unit is ``target_shift + target_scale * target``; data that is not standardised has shift 0 and scale 1.
@@ -29,9 +29,13 @@ def standardised(
     *,
     target_unit: str = "",
 ) -> Dataset:
-    """Rows in their own units as a `Dataset` with mean 0 and standard deviation 1 on the training rows.
+    """Standardise rows to mean 0 and standard deviation 1 on the training rows.
 
-    A constant column keeps its scale, so that it becomes 0. Test rows never enter the statistics.
+    Constant columns become 0. Test rows are not used for the statistics.
+
+    >>> data = standardised(np.array([[1.0], [3.0]]), np.array([[2.0], [6.0]]), np.array([[5.0]]), np.array([[4.0]]))
+    >>> float(data.test_inputs[0, 0]), data.target_shift, data.target_scale
+    (3.0, 4.0, 2.0)
     """
     shift = train_inputs.mean(0, dtype=np.float64)
     scale = train_inputs.std(0, dtype=np.float64)

@@ -1,8 +1,7 @@
-"""Columns of any kind as numbers that a network takes.
+"""Encoding of table columns as numbers for a network.
 
-`Encoder.fit` looks at the training rows and decides what becomes of each column; `Encoder.transform` does that to
-any rows, always in the same way. The last column of the result says whether a row has something that training never
-had, so that a network can be taught to be uncertain about it.
+`Encoder.fit` chooses an encoding for each column from the training rows; `Encoder.transform` applies it to any rows.
+The last column of the result flags rows with values that training never had, so that a network can be uncertain there.
 """
 
 import dataclasses
@@ -35,7 +34,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """What becomes of one column of a table.
+    """How one column of a table is encoded.
 
     `kind` is ``number``, ``flag``, ``category``, ``date`` or ``left out``, and `treatment` says the same in words.
     `parts` are what varies: the ``value`` of a number or flag, the ``trend`` of a date, and its cycles. `values` have
@@ -53,8 +52,8 @@ class Column:
     missing: bool = False
 
     def __post_init__(self) -> None:
-        known = {"number": ("value",), "flag": ("value",), "date": ("trend", *_CYCLES)}.get(self.kind, ())
-        if self.parts != tuple(part for part in known if part in self.parts):
+        possible = {"number": ("value",), "flag": ("value",), "date": ("trend", *_CYCLES)}.get(self.kind, ())
+        if self.parts != tuple(part for part in possible if part in self.parts):
             raise UserError(f"column {self.name!r:.80} is a {self.kind} and cannot have these parts")
         every = (*self.values, *self.others)
         if (
@@ -84,7 +83,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Encoder:
-    """The treatment of every column of the training table, in its order."""
+    """The encoding of every column of the training table, in its order.
+
+    >>> table = pa.table({"size": [1.0, 2.0, 3.0], "kind": ["a", "b", "a"]})
+    >>> Encoder.fit(table).names
+    ('size', 'kind = a', 'kind = b', 'unexpected')
+    """
 
     columns: Annotated[tuple[Column, ...], Length(0, _MOST_COLUMNS)]
 
@@ -98,7 +102,7 @@ class Encoder:
 
     @classmethod
     def fit(cls, table: pa.Table, *, most_categories: int = 50) -> "Encoder":
-        """Decides how to encode each column from the training rows; their order does not matter.
+        """Choose the encoding of each column from the training rows; their order does not matter.
 
         At most `most_categories` values of a category have columns of their own: if there are more, the rarest share
         one. Constant columns, empty ones, and text that hardly ever repeats are left out.
@@ -112,17 +116,17 @@ class Encoder:
         return cls(tuple(_fit(name, values, most_categories) for name, values in columns))
 
     def refit(self, table: pa.Table, rows: np.ndarray) -> "Refitted":
-        """An encoding that knows only these rows of the table, with the same columns of the matrix as this one.
+        """Fit centres, scales and values to some rows of the table, and keep the columns of the matrix.
 
-        Centres, scales and known values are theirs. What they lack, a category or a missing value, has a column in the
-        matrix that stays 0, and a row that has it is marked as one that has something which training never had.
+        Categories and missing values that these rows do not have keep their columns, which stay 0. Other rows that have
+        them are flagged as unexpected.
         """
         some, columns, unseen, start = table.take(pa.array(rows)), [], [], 0
         for column in self.columns:
             width = sum(len(names) for _, names in column.layout)
             if width:
                 column, lacking = _refit(column, some[column.name], width)
-                unseen += [start + place for place in lacking]
+                unseen += [start + position for position in lacking]
             columns.append(column)
             start += width
         return Refitted(Encoder(tuple(columns)), unseen)
@@ -184,7 +188,7 @@ class Encoder:
 
 
 class Refitted(NamedTuple):
-    """An encoding that knows some rows of a table only, see `Encoder.refit`."""
+    """An encoding fitted to some rows of a table, see `Encoder.refit`."""
 
     encoder: Encoder
     unseen: list[int]  # columns of the matrix for what these rows lack
@@ -199,12 +203,12 @@ class Refitted(NamedTuple):
 
 
 def _plain(values: Mapping[str, object]) -> dict[str, object]:
-    """Tuples as lists, which JSON has."""
+    """Tuples as lists, for JSON."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
 def _fit(name: str, values: pa.ChunkedArray, most_categories: int) -> Column:
-    """Decides what becomes of one column."""
+    """Choose the encoding of one column."""
     kind = column_values.kind_of(name, values.type)
     if kind == "category":
         return _fit_category(name, column_values.text(name, values), most_categories)
@@ -226,7 +230,7 @@ def _fit(name: str, values: pa.ChunkedArray, most_categories: int) -> Column:
 
 
 def _fit_category(name: str, text: pa.ChunkedArray, most_categories: int) -> Column:
-    """Decides which values of a category have columns of their own."""
+    """Choose the values of a category that get their own columns."""
     present = text.drop_null()
     count = text.null_count
     found = [(-pair["counts"], pair["values"]) for pair in present.value_counts().to_pylist()]
@@ -248,11 +252,11 @@ def _fit_category(name: str, text: pa.ChunkedArray, most_categories: int) -> Col
 
 
 def _refit(column: Column, values: pa.ChunkedArray, width: int) -> tuple[Column, list[int]]:
-    """What becomes of a column by these values alone, and for which of its columns of the matrix they have nothing."""
+    """Fit a column to these values; also returns its matrix columns for which there is no value."""
     if column.kind == "category":
         text = column_values.text(column.name, values)
         present = set(text.drop_null().unique().to_pylist())
-        lacking = [place for place, value in enumerate(column.values) if value not in present]
+        lacking = [position for position, value in enumerate(column.values) if value not in present]
         others = tuple(value for value in column.others if value in present)
         if column.others and not others:
             lacking.append(len(column.values))
@@ -269,7 +273,7 @@ def _refit(column: Column, values: pa.ChunkedArray, width: int) -> tuple[Column,
 
 
 def _share_missing(count: int, rows: int) -> str:
-    """How much is missing, for a treatment; nothing if nothing is."""
+    """How much is missing, as text for a treatment."""
     if not count:
         return ""
     return f", {100 * count / rows:.0f}% missing" if 200 * count >= rows else ", under 1% missing"
@@ -291,11 +295,11 @@ def _measured(
 
 
 def _encode(column: Column, values: pa.ChunkedArray, out: np.ndarray, first_row: int) -> np.ndarray:
-    """Fills the matrix columns of one table column, and returns for each row whether training had no such value."""
+    """Fill the matrix columns of one table column; returns for each row whether its value is new."""
     if column.kind == "category":
         text = column_values.text(column.name, values)
-        known = pa.array([*column.values, *column.others], pa.large_string())
-        code = pc.index_in(text, value_set=known).fill_null(-1).to_numpy()
+        values_seen = pa.array([*column.values, *column.others], pa.large_string())
+        code = pc.index_in(text, value_set=values_seen).fill_null(-1).to_numpy()
         # The rarer values share a column, and what is missing comes after it.
         code = np.minimum(code, len(column.values))
         if column.missing:
@@ -322,7 +326,7 @@ def _encode(column: Column, values: pa.ChunkedArray, out: np.ndarray, first_row:
 
 
 def _centre_and_scale(numbers: np.ndarray) -> tuple[float, float]:
-    """The median, and a standard deviation that outliers hardly move: the interquartile range of a normal."""
+    """Median, and a robust standard deviation from the interquartile range."""
     # A power of two, so that nothing is rounded, keeps differences of the largest numbers from overflowing.
     shrink = 2.0**-4 if np.abs(numbers).max() > _LARGEST / 16 else 1.0
     lower, centre, upper = np.quantile(numbers * shrink, [0.25, 0.5, 0.75])
@@ -337,7 +341,7 @@ def _centre_and_scale(numbers: np.ndarray) -> tuple[float, float]:
 
 
 def _compressed(numbers: np.ndarray, centre: float, scale: float) -> np.ndarray:
-    """Standardised values; far ones grow without bound, but as slowly as their logarithm."""
+    """Standardised values; large ones grow with their logarithm."""
     with np.errstate(over="ignore"):
         z = np.clip(numbers - centre, -_LARGEST, _LARGEST)
         z /= scale

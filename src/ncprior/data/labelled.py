@@ -1,4 +1,4 @@
-"""The rows of a table whose target is known, ready to be split."""
+"""The rows of a table that have a target, ready to be split."""
 
 import hashlib
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from ncprior.data import column_values, table_files
 from ncprior.errors import UserError
 
 FEWEST = 20
-"""Rows with a target that a split into training and test rows needs."""
+"""Smallest number of rows with a target for a split into training and test rows."""
 
 LARGEST = 1e30
-"""The largest target: single precision ends at 3e38, and predictions need some room."""
+"""Largest target. Single precision ends at 3e38, and predictions may be larger than the targets."""
 
 
 class Labelled(NamedTuple):
-    """Inputs and targets of the same rows, and what else was asked for."""
+    """Inputs and targets of the same rows, and further columns."""
 
     inputs: pa.Table
     targets: np.ndarray
@@ -57,9 +57,9 @@ def load(
     for name in (target, *beside):
         if name not in there_are:
             table_files.read(path, [name])
-    truth, known = known_targets(table, [target])
+    truth, labelled = read_targets(table, [target])
     check_inputs(table)  # here, where rows still have the numbers that they have in the file
-    values, there = truth[:, 0], np.flatnonzero(known)
+    values, there = truth[:, 0], np.flatnonzero(labelled)
     if len(there) < FEWEST:
         raise UserError(f"{path}: {len(there)} rows have a value of {target!r}; at least {FEWEST} are needed")
     if values[there].min() == values[there].max():
@@ -76,8 +76,15 @@ def load(
     return Labelled(kept.select(names), values[there], kept.select(list(beside)), dropped)
 
 
-def known_targets(table: pa.Table, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The targets as float64 ``[rows, targets]``, and which rows have all of them."""
+def read_targets(table: pa.Table, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Read target columns.
+
+    Returns:
+        The targets as float64 ``[rows, targets]``, and which rows have all of them.
+
+    Raises:
+        UserError: If a target is text or dates, too large, or missing in every row.
+    """
     columns = []
     for name in targets:
         values = column_values.decoded(name, table[name])
@@ -101,9 +108,9 @@ def known_targets(table: pa.Table, targets: Sequence[str]) -> tuple[np.ndarray, 
 
 
 def check_inputs(table: pa.Table) -> None:
-    """Raise if a number is infinite, or read as text for a comma or another value in its column.
+    """Raise if a number is infinite, or if a column of numbers reads as text because of commas or single values.
 
-    For whole tables: some of the rows could look like a mistake that the others explain.
+    For whole tables: a part of the rows may look like a mistake when all of them do not.
     """
     for name, values in zip(table.column_names, table.columns, strict=True):
         kind = column_values.kind_of(name, values.type)
@@ -117,9 +124,9 @@ def check_inputs(table: pa.Table) -> None:
 
 
 def fingerprint(path: str | Path) -> str:
-    """A short digest of the contents of a file or of a folder's files, which tells whether they have changed.
+    """A short digest of the contents of a file or folder, to detect changes.
 
-    A file that is not there has one too: `load` says better what is wrong.
+    A missing file has one too; `load` has the better message for it.
     """
     whole = hashlib.sha256()
     path = Path(path)

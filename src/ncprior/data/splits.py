@@ -1,7 +1,7 @@
-"""Which rows to train on and which to test on: at random, later in time, within a gap, or in a tail.
+"""Splits into training and test rows: at random, by time, with a gap, or by a tail.
 
-All splits are by row number and follow from the table alone (and the seed, for random ones), so that a run that goes
-on after an interruption, and another method on the same table, see the same rows.
+Splits depend on the table alone (and on the seed, for random ones), so that resumed runs and other methods use the same
+rows.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from ncprior.data import column_values
 from ncprior.errors import UserError
 
 TAIL = 0.2
-"""Share of the rows that a tail, or the last stretch of time, has."""
+"""Share of the rows in a tail, or after the split by time."""
 
 
 class Split(NamedTuple):
@@ -25,7 +25,11 @@ class Split(NamedTuple):
 
 
 def random_splits(rows: int, count: int, share: float = 0.1, seed: int = 0) -> list[Split]:
-    """Several splits with ``share`` of the rows drawn for the test; the first few are the same for any ``count``."""
+    """Random splits with ``share`` of the rows for the test. The first ones do not depend on ``count``.
+
+    >>> [split.name for split in random_splits(rows=10, count=2)]
+    ['random 1', 'random 2']
+    """
     test = min(max(round(share * rows), 1), rows - 1)
     splits = []
     for i in range(count):
@@ -35,11 +39,10 @@ def random_splits(rows: int, count: int, share: float = 0.1, seed: int = 0) -> l
 
 
 def gap_splits(inputs: pa.Table) -> list[Split]:
-    """One split for each number that varies: sorted by it, the middle third of the rows is the test.
+    """One split for each numeric column that varies: the middle third of the rows, sorted by it, is the test.
 
-    This is the usual definition: of ``n`` rows in order, those at places ``n // 3`` to ``2 n // 3`` (which is not
-    included) are the test, and rows with equal values stay in the order of the table. Rows without a value have no
-    place in that order, and are trained on.
+    This is the usual definition: of ``n`` sorted rows, those from ``n // 3`` up to, but not including, ``2 n // 3`` are
+    the test. Rows with equal values keep the order of the table. Rows without a value are training rows.
     """
     splits = []
     for name, values in _varying(inputs):
@@ -51,9 +54,9 @@ def gap_splits(inputs: pa.Table) -> list[Split]:
 
 
 def tail_splits(inputs: pa.Table) -> list[Split]:
-    """One split for each number that varies: the rows with its largest values, about a fifth, are the test.
+    """One split for each numeric column that varies: the rows with its largest values, about a fifth, are the test.
 
-    Equal values are never on both sides. Rows without a value are trained on.
+    Equal values are never on both sides. Rows without a value are training rows.
     """
     splits = []
     for name, values in _varying(inputs):
@@ -63,9 +66,12 @@ def tail_splits(inputs: pa.Table) -> list[Split]:
 
 
 def time_split(name: str, column: pa.ChunkedArray) -> Split:
-    """The last stretch of a column of dates or numbers, about a fifth of the rows, is the test.
+    """Split by a column of dates or numbers: the latest rows, about a fifth, are the test.
 
-    No instant is on both sides. Rows without a time are on neither, as nothing says where they belong.
+    Equal times are never on both sides. Rows without a time are left out.
+
+    Raises:
+        UserError: If the column holds neither dates nor numbers, or no two different values.
     """
     kind = column_values.kind_of(name, column.type)
     if kind not in ("date", "number"):
@@ -95,7 +101,7 @@ def _varying(inputs: pa.Table) -> list[tuple[str, np.ndarray]]:
 
 
 def _upper(values: np.ndarray) -> np.ndarray:
-    """True for the largest values: all above a boundary that leaves as close to a fifth of the rows as ties allow."""
+    """True for the largest values: as close to a fifth of the rows as ties allow."""
     present = np.sort(values[~np.isnan(values)])
     boundary = present[len(present) - max(1, round(TAIL * len(present)))]
     with np.errstate(invalid="ignore"):  # comparisons with NaN are false, which is what is wanted

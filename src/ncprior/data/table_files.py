@@ -1,4 +1,4 @@
-"""People's tables: read whole or in pieces, taken from other libraries, and written in one go or not at all.
+"""Tables of users: read whole or in pieces, converted from other libraries, and written atomically.
 
 A table is a `pyarrow.Table`, whatever it came from. Files are CSV or TSV (plain, .gz or .bz2), Parquet and Arrow
 (also called Feather or IPC), known by their suffix, or a folder of such files of one format.
@@ -21,7 +21,7 @@ from ncprior.data.column_types import csv_table, plain, plain_type
 from ncprior.data.formats import arrow as arrow_files
 from ncprior.data.formats import csv as csv_tables
 from ncprior.errors import UserError
-from ncprior.files import told, written
+from ncprior.files import explained, written
 
 FORMATS = {
     **{".csv": "CSV", ".tsv": "TSV", ".parquet": "Parquet", ".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow"},
@@ -74,10 +74,13 @@ def schema_of(
 
 
 def as_table(data: object) -> pa.Table:
-    """A table from what people have at hand; numbers are shared with it, not copied, where that is possible.
+    """Convert data to a table; numbers are shared, not copied, where possible.
 
-    Takes Arrow tables and batches, data frames of pandas, polars and others that speak Arrow or the data frame
+    Takes Arrow tables and batches, data frames of pandas, polars and others with the Arrow or data frame
     protocol, dictionaries of columns, lists of rows and 2-D NumPy arrays, whose columns are named x0, x1, and so on.
+
+    >>> as_table([[1.0, 2.0]]).column_names
+    ['x0', 'x1']
     """
     try:
         table = _converted(data)
@@ -111,7 +114,7 @@ def write(path: str | Path) -> Iterator[Callable[[pa.Table], None]]:
 
     def append(table: pa.Table) -> None:
         nonlocal sink, writer
-        with told(target, pa.ArrowException):
+        with explained(target, pa.ArrowException):
             table = csv_table(table) if csv else table
             if writer is None:
                 sink = draft.open("wb")
@@ -122,7 +125,7 @@ def write(path: str | Path) -> Iterator[Callable[[pa.Table], None]]:
         try:
             yield append
             if writer is not None and sink is not None:
-                with told(target, pa.ArrowException):
+                with explained(target, pa.ArrowException):
                     writer.close()
                     sink.close()
         finally:
@@ -152,7 +155,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _form(file: Path) -> str | None:
-    """The format that the name of a file tells."""
+    """The format of a file, by its suffix."""
     return next((form for ending, form in FORMATS.items() if file.name.lower().endswith(ending)), None)
 
 
@@ -252,7 +255,7 @@ def _converted(data: object) -> pa.Table:
 
 
 def _column(name: str, values: object) -> pa.Array | pa.ChunkedArray:
-    """One column; the kind of Python objects is told from their values, and NaN among them is missing."""
+    """One column. The type of Python objects is inferred from their values, and NaN among them is missing."""
     if isinstance(values, np.ndarray):
         native = values.dtype.newbyteorder("=")
         values = values.tolist() if values.dtype.kind in "OT" else values.astype(native, copy=False)
@@ -265,10 +268,10 @@ def _column(name: str, values: object) -> pa.Array | pa.ChunkedArray:
 
 def _check_names(where: str, names: Sequence[str], wanted: Sequence[str]) -> None:
     """Raise if a name stands for two columns, or a wanted column is not there."""
-    known = Counter(names)
-    if twice := [name for name, count in known.items() if count > 1]:
+    counts = Counter(names)
+    if twice := [name for name, count in counts.items() if count > 1]:
         raise UserError(f"{where}: more than one column is called {twice[0]!r}; give each a name of its own")
-    if missing := [name for name in wanted if name not in known]:
+    if missing := [name for name in wanted if name not in counts]:
         close = {match: None for name in missing for match in difflib.get_close_matches(name, names, 3, 0.5)}
         listed = ", ".join(map(repr, close or names[:9]))
         hint = f"did you mean {listed}?" if close else f"it has {listed}"
@@ -277,7 +280,7 @@ def _check_names(where: str, names: Sequence[str], wanted: Sequence[str]) -> Non
 
 @contextmanager
 def _found(file: Path) -> Iterator[None]:
-    """Says in a user's words why a file cannot be read."""
+    """Turn errors of reading a file into a `UserError` with advice."""
     try:
         yield
     except FileNotFoundError as error:

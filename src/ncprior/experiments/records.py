@@ -31,7 +31,7 @@ import safetensors.numpy
 
 import ncprior
 from ncprior.errors import UserError
-from ncprior.files import alone, is_ours, told, written
+from ncprior.files import alone, explained, is_ours, written
 from ncprior.terminal import remark
 
 _PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "pyarrow", "matplotlib", "scikit-learn")
@@ -68,7 +68,7 @@ class Records:
         records = cls(folder)
         if not records.exists("config.json"):
             records._check_free()
-        with told(records.folder):
+        with explained(records.folder):
             records.folder.mkdir(parents=True, exist_ok=True)
         with records.alone():
             yield cls.create(folder, experiment, config, resume=resume)
@@ -117,7 +117,7 @@ class Records:
     def write(self, name: str, save: Callable[[Path], object]) -> Path:
         """Writes a file with ``save(path)``, whole or not at all."""
         target = self.path(name)
-        with told(target, safetensors.SafetensorError):
+        with explained(target, safetensors.SafetensorError):
             target.parent.mkdir(parents=True, exist_ok=True)
             with written(target) as draft:
                 save(draft)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ncprior.core.methods import Method
-from ncprior.core.prediction import MixturePrediction, no_surer
+from ncprior.core.prediction import MixturePrediction, with_minimum_std
 from ncprior.core.training import explain_failure
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
@@ -78,7 +78,7 @@ class Fitted(NamedTuple):
 
         def predict(part: np.ndarray) -> MixturePrediction:
             prediction = self.engine.predict(self.weights, self.calibration, part)
-            return no_surer(prediction, 1.0) if self.spec.width == 1 or self.rows < FEWEST else prediction
+            return with_minimum_std(prediction, 1.0) if self.spec.width == 1 or self.rows < FEWEST else prediction
 
         return chunked(predict, inputs)
 

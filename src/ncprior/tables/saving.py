@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ncprior.errors import UserError
-from ncprior.files import told, written
+from ncprior.files import explained, written
 from ncprior.schema import conform
 from ncprior.tables import model_schema
 from ncprior.tables.model_file import FORMAT, OtherFileError, read_arrays, read_header, to_bytes
@@ -67,7 +67,7 @@ def save(model: Any, path: Path) -> None:
         _restore(type(model), io.BytesIO(content), len(content), {name: getattr(spec, name) for name in _OWN})
     except UserError as error:
         raise UserError(f"{path}: the model could not be loaded again, so it is not saved: {error}") from error
-    with written(path) as draft, told(path):
+    with written(path) as draft, explained(path):
         draft.write_bytes(content)
 
 

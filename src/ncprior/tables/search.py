@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ncprior.core.prediction import Predictive, mix, no_surer
+from ncprior.core.prediction import Predictive, mix, with_minimum_std
 from ncprior.tables.calibration import with_all_rows
 from ncprior.tables.ensemble import HeldOut, Table
 from ncprior.tables.holdout import Holdout, Stopping, hold_out
@@ -157,7 +157,9 @@ def _validate(
         noise, uncertainty = (jnp.asarray(calibration)[:, j, None, None] for j in range(2))
         part = jax.tree.map(lambda leaf, some=some: leaf[:, some], predicted).inflate(noise, uncertainty)
         whole = mix(part, jnp.asarray(calibration[:, 2]))
-        whole = no_surer(whole, 1.0) if learned.encoder.width == 1 else whole  # as `Fitted` predicts without inputs
+        whole = (
+            with_minimum_std(whole, 1.0) if learned.encoder.width == 1 else whole
+        )  # as `Fitted` predicts without inputs
         below = chunked(CDF, whole, truth[some])
         error[some] = chunked(MEAN, whole) - truth[some]
         density[some] = chunked(LOG_PROB, whole, truth[some])

@@ -1,4 +1,4 @@
-"""Arrow files, also called Feather or IPC, and how to tell that the batches of a file are sound.
+"""Arrow files, also called Feather or IPC, and a check that the batches of a file are valid.
 
 Arrow takes the offsets and indices in a file as they are: those of a damaged file point anywhere, and the system ends a
 process that maps a file which is cut off. So files are read, not mapped, and batches checked before their first use.
@@ -30,8 +30,8 @@ def opened(file: Path, columns: Sequence[str] | None = None) -> Iterator[Opened]
     with pa.OSFile(str(file)) as source:
         reader = _reader(source)
         if columns is not None:
-            places = {name: i for i, name in enumerate(reader.schema.names)}
-            wanted = pa.ipc.IpcReadOptions(included_fields=sorted(places[name] for name in columns))
+            positions = {name: i for i, name in enumerate(reader.schema.names)}
+            wanted = pa.ipc.IpcReadOptions(included_fields=sorted(positions[name] for name in columns))
             reader = _reader(source, wanted)
         yield Opened(reader.schema, _batches(reader))
 

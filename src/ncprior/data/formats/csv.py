@@ -1,4 +1,4 @@
-"""CSV and TSV files in blocks, with types that hold from the first row to the last."""
+"""CSV and TSV files in blocks, with the same types in every block."""
 
 import codecs
 import re
@@ -44,7 +44,7 @@ def opened(
 def schema(file: Path, columns: Collection[str] | None, given: Mapping[str, pa.DataType]) -> pa.Schema:
     """The columns of a file with the types in which to read them.
 
-    A type is the given one or told from the first block, where numbers are float64 so that 1.5 may follow whole
+    A type is the given one or inferred from the first block, where numbers are float64 so that 1.5 may follow whole
     numbers. If the first block has nothing in a column that is wanted, the rest of the file is searched for values.
     """
     _check_header(file)
@@ -76,7 +76,7 @@ def merged(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 def reason(file: Path, message: str) -> str | None:
-    """What Arrow's message about a damaged file says in a user's words, if it is about CSV."""
+    """A clear message for an error of Arrow about a damaged CSV file; None for other errors."""
     if "Empty CSV file" in message:
         return "has no rows; give a table with at least one row under its header"
     if ragged := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", message):
@@ -95,7 +95,7 @@ def reason(file: Path, message: str) -> str | None:
 
 
 def _check_header(file: Path) -> None:
-    """Raise if the first line shows that the file is UTF-16 or that something else stands between its columns."""
+    """Raise if the first line shows that the file is UTF-16, or that columns have another separator."""
     with _source(file) as source:
         header = source.read(_HEADER).partition(b"\n")[0]
     if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in header:
@@ -111,7 +111,7 @@ def _source(file: Path) -> pa.NativeFile:
 
 
 def _delimiter(file: Path) -> str:
-    """What stands between columns, by the name of the file."""
+    """The separator of columns, by the suffix of the file."""
     return "\t" if ".tsv" in [suffix.lower() for suffix in file.suffixes] else ","
 
 
@@ -127,7 +127,7 @@ def _type(first: pa.Array, given: pa.DataType | None) -> pa.DataType:
         return first.type if large else pa.float64()
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return pa.float64()
-    # What is not UTF-8 is told as binary; reading it as text says so in an error.
+    # Arrow infers binary for what is not UTF-8; reading it as text says so in an error.
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or pa.types.is_binary(kind):
         return pa.string()
     # Fractions of seconds may come later: many programs leave them out of whole seconds.
@@ -136,14 +136,14 @@ def _type(first: pa.Array, given: pa.DataType | None) -> pa.DataType:
 
 def _late_types(blocks: Iterable[pa.RecordBatch], names: Collection[str]) -> dict[str, pa.DataType]:
     """The types of columns of text, each from the first block in which it has values."""
-    told: dict[str, pa.DataType] = {}
+    found: dict[str, pa.DataType] = {}
     for block in blocks:
         for name in names:
-            if name not in told and len(values := block[name].drop_null()):
-                told[name] = next(kind for kind in _LATE if _reads_as(values, kind))
-        if len(told) == len(names):
+            if name not in found and len(values := block[name].drop_null()):
+                found[name] = next(kind for kind in _LATE if _reads_as(values, kind))
+        if len(found) == len(names):
             break
-    return told
+    return found
 
 
 def _reads_as(text: pa.Array, kind: pa.DataType) -> bool:
