@@ -11,6 +11,7 @@ from ncprior import NCPRegressor
 from ncprior.core.methods import methods
 from ncprior.core.networks import BayesianMean, Network
 from ncprior.errors import UserError
+from ncprior.tables.calibration import Calibration
 from ncprior.tables.preset import TABLES
 from ncprior.tables.programs import Engine, Spec
 
@@ -22,7 +23,7 @@ def test_batch_features_have_the_variance_of_the_mean_in_every_method(method, ou
     engine, inputs = Engine(spec), np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
     init = jax.vmap(lambda key: eqx.filter(engine.method.init(2, outputs, key=key), eqx.is_inexact_array))
     weights = init(jax.random.split(jax.random.key(0), 3))
-    calibration = np.float32([[1.0, 1.7, 0.5], [0.8, 1.0, 0.3], [1.2, 3.0, 0.2]])
+    calibration = Calibration(np.float32([1.0, 0.8, 1.2]), np.float32([1.7, 1.0, 3.0]), np.float32([0.5, 0.3, 0.2]))
     phi = np.asarray(engine.features(weights, calibration, inputs))
     wanted = np.asarray(engine.predict(weights, calibration, inputs).uncertainty)
     np.testing.assert_allclose((phi**2).sum(1), (wanted**2).mean(1), rtol=1e-3)

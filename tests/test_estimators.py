@@ -58,7 +58,7 @@ def short_search(monkeypatch):
 def fitted():
     X, y = wave()
     model = NCPRegressor(members=2, hidden=(64, 64), epochs=300, random_state=0).fit(X, 100 + 50 * y)
-    model.calibration_[:, 2] = 0.7, 0.3  # shares that differ, for what depends on them
+    model.calibration_.share[:] = 0.7, 0.3  # shares that differ, for what depends on them
     return model
 
 
@@ -80,8 +80,8 @@ def test_finds_out_how_long_to_train_on_rows_that_it_holds_out():
     assert model.validation_["rows"] == 10
     assert 0.1 < model.validation_["rmse"] < 0.9
     assert 100 <= min(model.steps_) <= max(model.steps_) <= Stopping().most
-    assert model.calibration_.shape == (2, 3)
-    assert model.calibration_[:, 2].sum() == pytest.approx(1)
+    assert {part.shape for part in model.calibration_} == {(2,)}
+    assert model.calibration_.share.sum() == pytest.approx(1)
 
 
 def test_what_a_distribution_says_agrees_with_itself(fitted):
@@ -205,7 +205,7 @@ def test_sketches_hold_gradients_and_what_layers_get(fitted):
         *layers, _ = jax.vmap(lambda row: network.trunk.trunk.activations(network.trunk.see(row)))(inputs)
         return np.inner(gradients, gradients) + sum(1 + np.inner(layer, layer) for layer in layers)
 
-    exact = sum(share * products(member) for member, share in enumerate(inner.calibration[:, 2]))
+    exact = sum(share * products(member) for member, share in enumerate(inner.calibration.share))
     keys = jax.random.split(jax.random.key(0), 40)
     sketches = [
         np.asarray(inner.engine.sketches(inner.weights, inner.calibration, inputs, key, size=256)) for key in keys
@@ -564,7 +564,7 @@ def test_few_members_search_on_many_rows(monkeypatch):
     assert searched == [1, 1]
     assert len(model.steps_) == 5
     assert len(set(model.steps_[::2])) == len(set(model.steps_[1::2])) == 1
-    shares = model.calibration_[:, 2]
+    shares = model.calibration_.share
     np.testing.assert_allclose(shares.sum(), 1, rtol=1e-6)
     assert len(set(shares[::2])) == len(set(shares[1::2])) == 1
 

@@ -232,14 +232,14 @@ def test_names_that_multiply_are_refused(saved, refused):
 @pytest.mark.parametrize(
     ("name", "array"),
     [
-        ("calibration", np.array([[1, 1, 0.5], [-1, 1, 0.5]], np.float32)),
-        ("calibration", np.array([[1, 1, 0.5], [1, 0, 0.5]], np.float32)),
-        ("calibration", np.array([[1, 1, 0.5], [1, 1, 0.7]], np.float32)),
-        ("calibration", np.array([[1, 1, -0.5], [1, 1, 1.5]], np.float32)),
-        ("calibration", np.array([[1e30, 1, 0.5], [1, 1, 0.5]], np.float32)),
-        ("calibration", np.ones((1, 3), np.float32)),
-        ("calibration", np.ones((2, 2), np.float32)),
-        ("calibration", np.full((2, 3), 0.5)),
+        ("calibration.noise_scale", np.float32([1, -1])),
+        ("calibration.uncertainty_scale", np.float32([1, 0])),
+        ("calibration.share", np.float32([0.5, 0.7])),
+        ("calibration.share", np.float32([-0.5, 1.5])),
+        ("calibration.noise_scale", np.float32([1e30, 1])),
+        ("calibration.noise_scale", np.ones(1, np.float32)),
+        ("calibration.share", np.ones((2, 2), np.float32)),
+        ("calibration.share", np.full(2, 0.5)),
         ("shift", np.zeros(2)),
         ("shift", np.zeros(())),
         ("shift", np.array([np.nan])),
@@ -287,12 +287,12 @@ def test_files_that_never_end_are_not_read(tmp_path):
 def test_the_format_before_is_told_apart(saved, refused):
     notes = json.dumps({**saved.notes, "format": FORMAT - 1})
     content = with_header(saved.content, lambda header: header.update(__metadata__={"ncprior": notes}))
-    assert f"has format 3, and this version reads {FORMAT}; update ncprior or fit again" in refused(content)
+    assert f"has format {FORMAT - 1}, and this version reads {FORMAT}; update ncprior or fit again" in refused(content)
 
 
 def test_what_could_not_be_loaded_is_not_saved(saved, tmp_path):
     model = copy.deepcopy(saved.model)
-    model.calibration_[0, 0] = np.nan
+    model.calibration_.noise_scale[0] = np.nan
     with pytest.raises(UserError, match=r"not saved: .*calibration"):
         model.save(tmp_path / "model.ncp")
     assert not list(tmp_path.iterdir())
@@ -410,7 +410,9 @@ class Mutations:
     @np.errstate(over="ignore")
     def array(self):
         arrays = dict(self.saved.arrays)
-        name = self.random.choice([*arrays, *["calibration", "shift", "scale", "known"] * 4])
+        name = self.random.choice(
+            [*arrays, *["calibration.noise_scale", "calibration.share", "shift", "scale", "known"] * 4]
+        )
         array = arrays[name].copy()
         values = [np.nan, np.inf, -np.inf]
         values += [] if name.startswith("weights") else [0, -1, 1e-30, 1e30, 1e300, 2]

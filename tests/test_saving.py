@@ -13,6 +13,7 @@ from ncprior import NCPRegressor
 from ncprior.core.input_priors import Gaussian
 from ncprior.core.methods import methods
 from ncprior.errors import UserError
+from ncprior.tables.model_file import FORMAT
 from ncprior.tables.preset import TABLES
 
 SMALL = {"members": 2, "hidden": (4,), "epochs": 2, "random_state": 0}
@@ -57,7 +58,7 @@ def test_the_file_is_safetensors_with_json(saved):
     (size,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8 : 8 + size])
     notes = json.loads(header["__metadata__"]["ncprior"])
-    assert notes["format"] == 4
+    assert notes["format"] == FORMAT
     assert set(notes["versions"]) >= {"ncprior", "jax"}
     assert notes["settings"]["gamma"] == 10
     assert list(path.parent.iterdir()) == [path]  # no draft is left behind
@@ -113,7 +114,7 @@ def damage(content, kind):
     if kind == "not finite":
         body = b"\xff" * len(body)
     if kind == "an array":
-        header["calibration_"] = header.pop("calibration")
+        header["calibration_"] = header.pop("calibration.share")
     if "__metadata__" in header:
         header["__metadata__"]["ncprior"] = json.dumps(notes) if kind != "no json" else "{"
     text = json.dumps(header).encode()

@@ -18,14 +18,14 @@ from ncprior.tables.recipe import room
 def sample(fitted: Fitted, table: pa.Table, count: int, key: Any) -> np.ndarray:
     """Functions drawn from the belief over the mean, of members drawn by their shares: ``[count, rows, outputs]``."""
     inputs = fitted.encoder.transform(table)
-    _, scales, shares = fitted.calibration.T
+    calibration = fitted.calibration
     functions = []
     for one in jax.random.split(key, count):
         key_member, key_function = jax.random.split(one)
-        number = int(jax.random.choice(key_member, len(shares), p=shares))
+        number = int(jax.random.choice(key_member, len(calibration.share), p=calibration.share))
         member = jax.tree.map(lambda leaf: leaf[number], fitted.weights)  # noqa: B023
         drawn, mean = chunked(lambda part: fitted.engine.sample(member, part, key_function), inputs)  # noqa: B023
-        functions.append(mean + scales[number] * (drawn - mean))
+        functions.append(mean + calibration.uncertainty_scale[number] * (drawn - mean))
     return fitted.shift + fitted.scale * np.stack(functions)
 
 

@@ -11,6 +11,35 @@ from jax import Array
 
 from ncprior.core.prediction import Predictive, heavy_tailed
 
+
+class Calibration(NamedTuple):
+    """Corrections of the members' predictions, and the members' weights in the mixture: arrays ``[members]``.
+
+    >>> Calibration.equal(4).share.tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+
+    noise_scale: np.ndarray  # factors of the noise (a std)
+    uncertainty_scale: np.ndarray  # and of the uncertainty
+    share: np.ndarray  # sums to 1
+
+    @classmethod
+    def equal(cls, members: int) -> "Calibration":
+        """Predictions as they are, all members with the same share."""
+        ones = np.ones(members, np.float32)
+        return cls(ones, ones.copy(), np.full(members, 1 / members, np.float32))
+
+    def apply(self, predictions: Predictive) -> Predictive:
+        """The members' predictions ``[members, rows, outputs]`` with noise and uncertainty scaled."""
+        noise, uncertainty = (jnp.asarray(scale)[:, None, None] for scale in (self.noise_scale, self.uncertainty_scale))
+        return predictions.inflate(noise, uncertainty)
+
+    def of(self, members: np.ndarray) -> "Calibration":
+        """The calibration of some members, their shares scaled to sum to 1."""
+        share = self.share[members]
+        return Calibration(self.noise_scale[members], self.uncertainty_scale[members], share / share.sum())
+
+
 _NOISE_SCALES, _UNCERTAINTY_SCALES = 2.0 ** np.arange(-0.6, 1.6, 0.15), 2.0 ** np.arange(0.0, 2.6, 0.5)
 """What noise and uncertainty may be multiplied with. Uncertainty is never lowered: held-out rows are closer to the data
 than rows to come may be, and where noise alone explains them, they would undo the prior that keeps others uncertain."""

@@ -25,7 +25,7 @@ from ncprior.core.input_priors import InputPrior
 from ncprior.core.prediction import Predictive, heavy_tailed
 from ncprior.core.row_weights import effective_number
 from ncprior.core.training import Learner, Trainer, combine
-from ncprior.tables.calibration import Densities, best_scales, best_share, log_density, mean_density
+from ncprior.tables.calibration import Calibration, Densities, best_scales, best_share, log_density, mean_density
 from ncprior.tables.holdout import Holdout, Look, Stopping, held_numbers
 from ncprior.tables.input_features import Sight
 from ncprior.tables.member_rows import MemberRows
@@ -68,13 +68,12 @@ class HeldOut(NamedTuple):
         shares = self.counts / np.where(total > 0, total, 1.0)
         return best_scales(self.prediction, self.targets, shares.reshape(len(shares), -1).astype(np.float32))
 
-    def best_share(self, calibration: np.ndarray) -> float:
+    def best_share(self, calibration: Calibration) -> float:
         """What every second member, from the second on, should count together, for these rows to be predicted best.
 
         Rows of a gap are predicted by the two neighbours that hold it out, rows at random by all members.
         """
-        scales = (jnp.asarray(calibration)[:, i, None, None] for i in range(2))
-        density = log_density(self.prediction.inflate(*scales), self.targets).reshape(*self.counts.shape, -1)
+        density = log_density(calibration.apply(self.prediction), self.targets).reshape(*self.counts.shape, -1)
         pairs = slice(0, 2 * (len(density) // 2), 2)  # the last may have no neighbour
         inside, at = self.counts[pairs, 0] > 0, self.counts[0, 1] > 0
         gap = [density[pairs, 0][inside], density[1::2, 0][inside]]

@@ -18,6 +18,7 @@ from ncprior.core.prediction import MixturePrediction, with_minimum_std
 from ncprior.core.training import explain_failure
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
+from ncprior.tables.calibration import Calibration
 from ncprior.tables.ensemble import Table
 from ncprior.tables.input_features import principal
 from ncprior.tables.member_rows import MemberRows
@@ -53,7 +54,7 @@ class Fitted(NamedTuple):
     spec: Spec
     encoder: Encoder
     weights: Any  # of the members, on a leading axis
-    calibration: np.ndarray  # [members, 3]: what noise and uncertainty are multiplied with, the share
+    calibration: Calibration
     shift: np.ndarray  # [outputs], of the target,
     scale: np.ndarray  # and its standard deviation
     steps: tuple[int, ...]  # of training, for each member
@@ -115,8 +116,7 @@ def fit(
     )
     learned = LearningRows(table, encoder, arranged, inputs, targets, *units(targets, arranged.weights))
     fixed = math.ceil(epochs * count / settings.batch_size) if epochs is not None else _STEPS
-    equal = np.tile(np.array([1, 1, 1 / members], np.float32), (members, 1))
-    found = Found(np.full(members, fixed), equal, None)
+    found = Found(np.full(members, fixed), Calibration.equal(members), None)
     if epochs is None and model.early_stopping and count >= _FEWEST_TO_SEARCH:
         found = search(model, spec, learned, seed, _seeds(seed, 0, members), show, repeated)
     rows = padded(inputs, ((targets - learned.shift) / learned.scale).astype(np.float32), arranged)
@@ -126,7 +126,7 @@ def fit(
         spec,
         encoder,
         weights,
-        _calibration_of(kept, found.calibration),
+        found.calibration.of(kept),
         learned.shift,
         learned.scale,
         tuple(found.steps[kept].tolist()),
@@ -177,9 +177,8 @@ def go_on(
     total = tuple(int(before + new) for before, new in zip(np.asarray(fitted.steps)[kept], steps[kept], strict=True))
     new = inputs[arranged.first]
     known = some_rows(np.concatenate([fitted.known, new]) if before else new, seed)
-    calibration = _calibration_of(kept, fitted.calibration)
     return fitted._replace(
-        weights=weights, calibration=calibration, steps=total, rows=before + table.num_rows, known=known
+        weights=weights, calibration=fitted.calibration.of(kept), steps=total, rows=before + table.num_rows, known=known
     )
 
 
@@ -252,13 +251,6 @@ def _trained(
         why = explain_failure(ensemble.trainer.method, *failures[0])
         raise UserError(f"{why}; choose a smaller learning_rate, or look for extreme values in the table")
     return jax.tree.map(lambda *leaves: np.stack(leaves), *(trained[i] for i in kept)), kept
-
-
-def _calibration_of(members: np.ndarray, calibration: np.ndarray) -> np.ndarray:
-    """The calibration of these members, whose shares sum to 1 again: what others had goes to all of them."""
-    kept = calibration[members]
-    kept[:, 2] /= kept[:, 2].sum()
-    return kept
 
 
 def _take(tree: Any, members: Any) -> Any:

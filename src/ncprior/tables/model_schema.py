@@ -13,6 +13,7 @@ from ncprior.data.encoding import Encoder
 from ncprior.data.labelled import LARGEST
 from ncprior.errors import UserError
 from ncprior.schema import AnyFloat, Range, conform
+from ncprior.tables.calibration import Calibration
 from ncprior.tables.programs import Spec
 
 Count = Annotated[int, Range(0, 2**31 - 1)]
@@ -126,7 +127,7 @@ def check_shapes(notes: Notes, spec: Spec, shapes: Shapes) -> None:
     members = len(notes.steps)
     rows = shapes["known"].shape[:1] if "known" in shapes else ()
     wanted = {
-        "calibration": jax.ShapeDtypeStruct((members, 3), np.float32),
+        **{f"calibration.{name}": jax.ShapeDtypeStruct((members,), np.float32) for name in Calibration._fields},
         "shift": jax.ShapeDtypeStruct((spec.outputs,), np.float64),
         "scale": jax.ShapeDtypeStruct((spec.outputs,), np.float64),
         "known": jax.ShapeDtypeStruct((*rows, spec.width), np.float32),
@@ -148,8 +149,9 @@ def check_values(arrays: dict[str, np.ndarray]) -> None:
         _require(np.isfinite(array).all(), f"{name} has values that are not finite")
         if name.endswith(".sight.width"):
             _require((array > 0).all(), f"{name} is not above 0")
-    *factors, shares = arrays["calibration"].T
-    _require(all(((part >= 1e-3) & (part <= 1e3)).all() for part in factors), "calibration is not from 0.001 to 1000")
+    for name in ("calibration.noise_scale", "calibration.uncertainty_scale"):
+        _require(((arrays[name] >= 1e-3) & (arrays[name] <= 1e3)).all(), f"{name} is not from 0.001 to 1000")
+    shares = arrays["calibration.share"]
     _require((shares >= 0).all() and abs(shares.sum() - 1) < 1e-3, "shares of members do not sum to 1")
     _require((np.abs(arrays["shift"]) <= 2 * LARGEST).all(), f"shift is above {LARGEST:g}")
     scale = arrays["scale"]

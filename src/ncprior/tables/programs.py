@@ -23,6 +23,7 @@ from ncprior.core.training import Trainer, combine
 from ncprior.data.encoding import Group
 from ncprior.errors import UserError
 from ncprior.processes import check_process
+from ncprior.tables.calibration import Calibration
 from ncprior.tables.custom_parts import check_input_prior, check_method, check_trunk
 from ncprior.tables.ensemble import Ensemble, in_threads
 from ncprior.tables.input_features import Stepped, stepped
@@ -80,15 +81,15 @@ class Engine:
         check_process()
         return _engine(_Key(spec))
 
-    def _predict(self, weights: Any, calibration: Array, inputs: Array) -> MixturePrediction:
+    def _predict(self, weights: Any, calibration: Calibration, inputs: Array) -> MixturePrediction:
         """The mixture of the members' predictions of the standardised target."""
 
-        def one(member: Any, factors: Array) -> Any:
+        def one(member: Any, scales: Calibration) -> Any:
             network = combine(member, self.ensemble.static)
             prediction = predict_in_blocks(partial(self.method, network), inputs, block=_ROWS)
-            return prediction.inflate(factors[0], factors[1])
+            return prediction.inflate(scales.noise_scale, scales.uncertainty_scale)
 
-        return mix(jax.lax.map(lambda pair: one(*pair), (weights, calibration)), calibration[:, 2])
+        return mix(jax.lax.map(lambda pair: one(*pair), (weights, calibration)), jnp.asarray(calibration.share))
 
     def _sample(self, member: Any, inputs: Array, key: Array) -> tuple[Array, Array]:
         """One function from a member's belief at rows ``[rows, outputs]``, and the member's mean."""
@@ -98,7 +99,7 @@ class Engine:
         layer = head.sample(key=key) if hasattr(head, "sample") else head
         return jax.vmap(layer)(features).mean, jax.vmap(head)(features).mean
 
-    def _features(self, weights: Any, calibration: Array, inputs: Array) -> Array:
+    def _features(self, weights: Any, calibration: Calibration, inputs: Array) -> Array:
         """Features ``[rows, n]`` whose products are the covariances of the mean in standardised units.
 
         The deviations that every member's belief allows, and those of the members from their mean; with several outputs
@@ -116,12 +117,12 @@ class Engine:
             return jax.vmap(head.deviations)(features), jax.vmap(head)(features).mean
 
         deviations, means = jax.lax.map(one, weights)
-        scales, shares = (calibration[:, i].reshape(-1, 1, 1, 1) for i in (1, 2))
+        scales, shares = (part.reshape(-1, 1, 1, 1) for part in (calibration.uncertainty_scale, calibration.share))
         apart = (means - jnp.sum(shares[..., 0] * means, axis=0))[:, :, None]
         parts = (jnp.sqrt(shares / self.spec.outputs) * part for part in (scales * deviations, apart))
         return jnp.concatenate([jnp.moveaxis(part, 0, 1).reshape(len(inputs), -1) for part in parts], axis=1)
 
-    def _sketches(self, weights: Any, calibration: Array, inputs: Array, key: Array, size: int) -> Array:
+    def _sketches(self, weights: Any, calibration: Calibration, inputs: Array, key: Array, size: int) -> Array:
         """Sketches ``[rows, size]`` of how the networks see rows, for rules that go by distances.
 
         Their products are ``(1 + a . a') (1 + d . d')``, summed over layers, and over members by their shares: ``a`` is
@@ -156,9 +157,9 @@ class Engine:
             with_one = jnp.concatenate([rows, jnp.ones((len(rows), 1))], axis=1)
             return with_one @ (jax.random.normal(key, (with_one.shape[1], size)) / size**0.5)
 
-        keys = jax.random.split(key, len(calibration))
+        keys = jax.random.split(key, len(calibration.share))
         parts = jax.lax.map(lambda pair: one(*pair), (weights, keys))
-        return jnp.tensordot(jnp.sqrt(calibration[:, 2]), parts, axes=1)
+        return jnp.tensordot(jnp.sqrt(calibration.share), parts, axes=1)
 
 
 class _Key:

@@ -25,6 +25,7 @@ from ncprior.errors import UserError
 from ncprior.files import explained, written
 from ncprior.schema import conform
 from ncprior.tables import model_schema
+from ncprior.tables.calibration import Calibration
 from ncprior.tables.model_file import FORMAT, OtherFileError, read_arrays, read_header, to_bytes
 from ncprior.tables.options import settings_of
 from ncprior.tables.programs import Spec, make_method
@@ -37,7 +38,8 @@ def save(model: Any, path: Path) -> None:
     """Writes the model to the file, whole or not at all."""
     leaves = jax.tree_util.tree_leaves_with_path(model.weights_)
     arrays = {f"weights{jax.tree_util.keystr(where)}": np.ascontiguousarray(leaf) for where, leaf in leaves}
-    arrays |= {"calibration": model.calibration_, "shift": model.target_shift_, "scale": model.target_scale_}
+    arrays |= {f"calibration.{name}": array for name, array in model.calibration_._asdict().items()}
+    arrays |= {"shift": model.target_shift_, "scale": model.target_scale_}
     arrays["known"] = np.ascontiguousarray(model._known_)
     spec: Spec = model._spec_
     arguments = {name: value for name, value in model.get_params(deep=False).items() if _is_plain(value)}
@@ -123,7 +125,8 @@ def _restore(cls: Any, stream: BinaryIO, size: int, own: dict[str, Any]) -> Any:
     model_schema.check_values(arrays)
     model._spec_, model.encoder_ = spec, notes.encoder
     model.weights_ = jax.tree_util.tree_unflatten(structure, [arrays[name] for name in wanted])
-    model.calibration_, model._known_ = arrays["calibration"], arrays["known"]
+    model.calibration_ = Calibration(*(arrays[f"calibration.{name}"] for name in Calibration._fields))
+    model._known_ = arrays["known"]
     model.target_shift_, model.target_scale_ = arrays["shift"], arrays["scale"]
     model._flat_, model.steps_, model.n_rows_ = notes.flat, notes.steps, notes.rows
     model._members_ = notes.members

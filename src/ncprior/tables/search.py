@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ncprior.core.prediction import Predictive, mix, with_minimum_std
-from ncprior.tables.calibration import with_all_rows
+from ncprior.tables.calibration import Calibration, with_all_rows
 from ncprior.tables.ensemble import HeldOut, Table
 from ncprior.tables.holdout import Holdout, Stopping, hold_out
 from ncprior.tables.member_rows import MemberRows
@@ -30,7 +30,7 @@ class Found(NamedTuple):
     """What held-out rows say."""
 
     steps: np.ndarray  # of training, for each member
-    calibration: np.ndarray  # [members, 3]: what noise and uncertainty are multiplied with, the share
+    calibration: Calibration
     validation: dict[str, Any] | None  # what the members come to on rows that they have not seen
 
 
@@ -71,7 +71,7 @@ def search(
     out = ensemble.held_out(weights, rows, held)
     effective = [arranged.effective(part) for part in (held[0].train, np.concatenate(held[0][1:]))]
 
-    def calibrated(counts: np.ndarray, members: int) -> np.ndarray:
+    def calibrated(counts: np.ndarray, members: int) -> Calibration:
         """The calibration of so many members by the held-out rows that count."""
         return _calibration(out._replace(counts=counts), members, families, effective)
 
@@ -122,26 +122,27 @@ def told_without(
     return [rows for rows, _ in chosen], for_members([told for _, told in chosen])
 
 
-def _calibration(out: HeldOut, members: int, families: int, effective: list[float]) -> np.ndarray:
-    """The calibration ``[members, 3]`` that predicts these held-out rows best, for members that learn from all rows.
+def _calibration(out: HeldOut, members: int, families: int, effective: list[float]) -> Calibration:
+    """The calibration that predicts these held-out rows best, for members that learn from all rows.
 
     ``effective`` are the numbers of rows that the others learned from and held out.
     """
     searchers = len(out.counts)
-    calibration = np.tile(np.array([1, 1, 1 / members], np.float32), (members, 1))
+    calibration = Calibration.equal(members)
     for sharp in range(min(families, searchers)):
-        calibration[sharp::families, :2] = out.of(slice(sharp, None, families)).best_scales()
+        scales = out.of(slice(sharp, None, families)).best_scales()
+        calibration.noise_scale[sharp::families], calibration.uncertainty_scale[sharp::families] = scales
     if families == 2 and searchers > 1:
-        share = out.best_share(calibration[:searchers])
+        share = out.best_share(Calibration(*(part[:searchers] for part in calibration)))
         for sharp, of_family in enumerate((1 - share, share)):
-            calibration[sharp::2, 2] = of_family / len(calibration[sharp::2])
+            calibration.share[sharp::2] = of_family / len(calibration.share[sharp::2])
     if families == 2:  # the half that is exact on the data; what the other does off it more rows mend little
-        calibration[1::2, 0] *= with_all_rows(*effective)
+        calibration.noise_scale[1::2] *= with_all_rows(*effective)
     return calibration
 
 
 def _validate(
-    predicted: Predictive, calibrations: list[np.ndarray], half: np.ndarray, learned: LearningRows, rows: np.ndarray
+    predicted: Predictive, calibrations: list[Calibration], half: np.ndarray, learned: LearningRows, rows: np.ndarray
 ) -> dict[str, Any]:
     """What the members come to together on rows that none of them had seen, each half with its own calibration.
 
@@ -154,9 +155,8 @@ def _validate(
         some = np.flatnonzero(half == i)
         if not len(some):
             continue
-        noise, uncertainty = (jnp.asarray(calibration)[:, j, None, None] for j in range(2))
-        part = jax.tree.map(lambda leaf, some=some: leaf[:, some], predicted).inflate(noise, uncertainty)
-        whole = mix(part, jnp.asarray(calibration[:, 2]))
+        part = calibration.apply(jax.tree.map(lambda leaf, some=some: leaf[:, some], predicted))
+        whole = mix(part, jnp.asarray(calibration.share))
         whole = (
             with_minimum_std(whole, 1.0) if learned.encoder.width == 1 else whole
         )  # as `Fitted` predicts without inputs
