@@ -47,7 +47,7 @@ def test_gaps_are_the_members_own_and_random_rows_are_shared():
         ]
         assert min(some.sum() for some in inside) == 0
     assert len({tuple(part.gap) for part in parts}) > 1
-    pairs = hold_out(columns, 5, Stopping(), np.random.default_rng(1), neighbours=2)
+    pairs = hold_out(columns, 5, Stopping(), np.random.default_rng(1), per_gap=2)
     assert [np.array_equal(pairs[0].gap, part.gap) for part in pairs] == [True, True, False, False, False]
     np.testing.assert_array_equal(pairs[2].gap, pairs[3].gap)
     (alone,) = hold_out(np.zeros((50, 0)), 1, Stopping(), np.random.default_rng(0))
@@ -57,7 +57,7 @@ def test_gaps_are_the_members_own_and_random_rows_are_shared():
 def test_equal_rows_that_are_most_of_the_table_are_rows_like_others():
     equal = np.array([0] * 38 + [1] * 2)
     for seed in range(4):
-        for part in hold_out(equal[:, None].astype(float), 2, Stopping(), np.random.default_rng(seed), equal):
+        for part in hold_out(equal[:, None].astype(float), 2, Stopping(), np.random.default_rng(seed), equal=equal):
             assert [len(kind) for kind in part] == [28, 8, 4]
 
 

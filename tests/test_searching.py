@@ -9,6 +9,7 @@ from ncprior import NCPRegressor
 from ncprior.data.encoding import Encoder
 from ncprior.tables import holdout, search
 from ncprior.tables.ensemble import HeldOut
+from ncprior.tables.families import families
 from ncprior.tables.holdout import Stopping, hold_out
 from ncprior.tables.options import settings_of
 from ncprior.tables.programs import Engine, Spec
@@ -37,7 +38,7 @@ def searched(learned, held):
     """The weights of members after some steps without what they hold out, and what they say of it."""
     spec = Spec(settings_of(MODEL, 80), "bbb+ncp", None, None, learned.encoder.groups, learned.encoder.width, 1, 8)
     ensemble = Engine.of(spec).ensemble
-    rows, told = search.told_without(MODEL, spec, learned, held)
+    rows, told = search.told_without(MODEL, spec, learned, held, families(2, quantiles=True), lambda _: None)
     rule = Stopping(first=20, most=20)
     weights = ensemble.search(rows, held, told, np.arange(2), rule, lambda *_: None).weights
     return weights, ensemble.held_out(weights, rows, held)
@@ -47,7 +48,7 @@ def test_nothing_of_held_out_rows_reaches_what_members_train_with():
     """Inputs, categories, missing values and targets of held-out rows may be anything: the members are the same."""
     table, targets = mixed_table()
     learned = learning_rows(table, targets)
-    held = hold_out(learned.inputs[:, :2], 2, Stopping(), np.random.default_rng(0), None, 2)
+    held = hold_out(learned.inputs[:, :2], 2, Stopping(), np.random.default_rng(0), per_gap=2)
     out = learned.arranged.places[np.concatenate([held[0].gap, held[0].random])]
     columns = {name: table[name].to_pylist() for name in table.column_names}
     extreme = targets.copy()
@@ -127,13 +128,13 @@ def test_what_is_constant_among_the_rows_that_a_member_sees_is_nothing_to_it():
         rare[0] = unit
         table = pa.table({"number": rng.permutation(80) / 10, "rare": rare})
         learned = learning_rows(table, rare[:, None])
-        held = hold_out(learned.inputs[:, :1], 2, Stopping(), np.random.default_rng(0), None, 2)
+        held = hold_out(learned.inputs[:, :1], 2, Stopping(), np.random.default_rng(0), per_gap=2)
         last = np.flatnonzero(learned.arranged.places == 0)
         held = [one._replace(random=np.union1d(one.random, last), train=np.setdiff1d(one.train, last)) for one in held]
         held = [one._replace(gap=np.setdiff1d(one.gap, last)) for one in held]
         settings = settings_of(MODEL, 80)
         spec = Spec(settings, "bbb+ncp", None, None, learned.encoder.groups, learned.encoder.width, 1, 8)
-        rows, _ = search.told_without(MODEL, spec, learned, held)
+        rows, _ = search.told_without(MODEL, spec, learned, held, families(2, quantiles=True), lambda _: None)
         assert not np.asarray(rows[0].inputs)[:, 1].any()
         found.append(np.asarray(rows[0].targets)[last])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5)

@@ -26,6 +26,7 @@ from ncprior.core.prediction import Predictive, heavy_tailed
 from ncprior.core.row_weights import effective_number
 from ncprior.core.training import Learner, Trainer, combine
 from ncprior.tables.calibration import Calibration, Densities, best_scales, best_share, log_density, mean_density
+from ncprior.tables.families import Family
 from ncprior.tables.holdout import Holdout, Look, Stopping, held_numbers
 from ncprior.tables.input_features import Sight
 from ncprior.tables.member_rows import MemberRows
@@ -58,7 +59,7 @@ class HeldOut(NamedTuple):
     copies: np.ndarray  # how many copies of each row there are
     numbers: np.ndarray  # of the rows
 
-    def of(self, members: slice) -> "HeldOut":
+    def of(self, members: np.ndarray) -> "HeldOut":
         """What these members say."""
         return jax.tree.map(lambda leaf: leaf[members], self)
 
@@ -68,16 +69,17 @@ class HeldOut(NamedTuple):
         shares = self.counts / np.where(total > 0, total, 1.0)
         return best_scales(self.prediction, self.targets, shares.reshape(len(shares), -1).astype(np.float32))
 
-    def best_share(self, calibration: Calibration) -> float:
-        """What every second member, from the second on, should count together, for these rows to be predicted best.
+    def best_share(self, calibration: Calibration, smooth: Family, sharp: Family) -> float:
+        """The total share of the sharp members that predicts these rows best.
 
-        Rows of a gap are predicted by the two neighbours that hold it out, rows at random by all members.
+        Rows of a gap are predicted by the pair of a smooth and a sharp member that holds it out, rows at random by all
+        members.
         """
         density = log_density(calibration.apply(self.prediction), self.targets).reshape(*self.counts.shape, -1)
-        pairs = slice(0, 2 * (len(density) // 2), 2)  # the last may have no neighbour
+        pairs = smooth.members[: len(sharp.members)]  # the last smooth member may have no partner
         inside, at = self.counts[pairs, 0] > 0, self.counts[0, 1] > 0
-        gap = [density[pairs, 0][inside], density[1::2, 0][inside]]
-        random = [mean_density(density[start::2, 1, at]) for start in range(2)]
+        gap = [density[pairs, 0][inside], density[sharp.members, 0][inside]]
+        random = [mean_density(density[family.members, 1][:, at]) for family in (smooth, sharp)]
         kinds = [
             (*gap, self.counts[pairs, 0][inside], self.copies[pairs, 0][inside]),
             (*random, self.counts[0, 1, at], self.copies[0, 1, at]),

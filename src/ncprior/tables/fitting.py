@@ -20,6 +20,7 @@ from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
 from ncprior.tables.calibration import Calibration
 from ncprior.tables.ensemble import Table
+from ncprior.tables.families import families
 from ncprior.tables.input_features import principal
 from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.options import settings_of
@@ -120,7 +121,8 @@ def fit(
     if epochs is None and model.early_stopping and count >= _FEWEST_TO_SEARCH:
         found = search(model, spec, learned, seed, _seeds(seed, 0, members), show, repeated)
     rows = padded(inputs, ((targets - learned.shift) / learned.scale).astype(np.float32), arranged)
-    told = for_members([table_of(model, spec, encoder, inputs, arranged.weights, count)] * members)
+    told = [table_of(model, spec, encoder, inputs, arranged.weights, count)] * members
+    told = for_members(told, families(members, quantiles=bool(spec.bins)))
     weights, kept = _trained(Engine.of(spec), rows, count, told, _seeds(seed, 1, members), found.steps, show)
     return Fitted(
         spec,

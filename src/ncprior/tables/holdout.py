@@ -59,12 +59,13 @@ def hold_out(
     members: int,
     stopping: Stopping,
     rng: np.random.Generator,
+    *,
     equal: np.ndarray | None = None,
-    neighbours: int = 1,
+    per_gap: int = 1,
 ) -> list[Holdout]:
     """Held-out rows for every member: a gap, and the same rows at random as all others.
 
-    So many ``neighbours`` share a gap, the first ones, the next ones, and so on. No gap takes all rows that are left.
+    ``per_gap`` members share a gap, the first ones, the next ones, and so on. No gap takes all rows that are left.
 
     ``columns`` ``[rows, columns]`` are those that a gap can lie in. ``equal`` numbers the rows from 0, the same for
     rows that are equal: these are held out together or not at all, as a copy in training would give a row away. Where
@@ -82,7 +83,7 @@ def hold_out(
     parts = []
     gap = rest[:0]
     for member in range(members):
-        if columns.shape[1] and member % neighbours == 0:
+        if columns.shape[1] and member % per_gap == 0:
             column = columns[rest, rng.integers(columns.shape[1])]
             start = rng.integers(max(0, len(rest) - wide) + 1)
             inside = rest[np.argsort(column, kind="stable")[start : start + wide]]

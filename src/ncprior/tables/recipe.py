@@ -19,6 +19,7 @@ from ncprior.core.training import Rows
 from ncprior.data.encoding import Encoder, Group
 from ncprior.errors import UserError
 from ncprior.tables.ensemble import Table
+from ncprior.tables.families import Family
 from ncprior.tables.input_features import Components, Sight, colours, principal
 from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.programs import Engine, Spec
@@ -191,14 +192,14 @@ def table_of(
     return Table(sight, noise_of(model, Engine.of(spec), encoder, shape, rows))
 
 
-def for_members(tables: Sequence[Table]) -> list[Table]:
-    """What each member is told: every second one has sharp sight."""
-    return [
-        told._replace(sight=eqx.tree_at(lambda sight: sight.sharpness, told.sight, jnp.zeros(())))
-        if told.sight is not None and i % 2 == 0
-        else told
-        for i, told in enumerate(tables)
-    ]
+def for_members(tables: Sequence[Table], families: Sequence[Family]) -> list[Table]:
+    """What each member is told of its table: smooth ones nothing of the quantiles."""
+    told = list(tables)
+    for member in (member for family in families if family.name == "smooth" for member in family.members):
+        if (sight := told[member].sight) is not None:
+            blunt = eqx.tree_at(lambda sight: sight.sharpness, sight, jnp.zeros(()))
+            told[member] = told[member]._replace(sight=blunt)
+    return told
 
 
 def noise_of(model: Any, engine: Engine, encoder: Encoder, shape: Components, rows: int) -> InputPrior | None:

@@ -5,7 +5,7 @@ quantiles that it sees and the shape of its noise come from the other rows alone
 have is that of the whole table, so that the same programs serve the search and the final members.
 """
 
-import dataclasses
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ import numpy as np
 from ncprior.core.prediction import Predictive, mix, with_minimum_std
 from ncprior.tables.calibration import Calibration, with_all_rows
 from ncprior.tables.ensemble import HeldOut, Table
+from ncprior.tables.families import Family, families
 from ncprior.tables.holdout import Holdout, Stopping, hold_out
 from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.programs import CDF, LOG_PROB, MEAN, Engine, Spec, chunked
@@ -45,35 +46,35 @@ def search(
     ensemble = Engine.of(spec).ensemble
     stopping = Stopping(gap=2 * model.validation_fraction, random=model.validation_fraction)
     searchers = members if len(learned.inputs) < MANY else min(members, _SEARCHERS)
-    families = 2 if spec.bins else 1  # every second member sees places in bins, and is searched for by itself
+    searching = families(searchers, quantiles=bool(spec.bins), stopping=stopping)
+    final = families(members, quantiles=bool(spec.bins))
     # Some copies of rows are as likely among new rows. Where most rows have one, copies would give all of them away.
     equal = equal_rows(np.column_stack([learned.inputs, learned.targets]))
     often = np.bincount(equal[arranged.first])[equal] > 1
     same = equal if copies or np.mean(often) > 0.5 else np.cumsum(arranged.first) - 1
     columns = learned.inputs[:, number_columns(learned.encoder.groups)]
-    held = hold_out(columns, searchers, stopping, np.random.default_rng(seed), same, families)
-    rows, told = told_without(model, spec, learned, held, show)
+    held = hold_out(columns, searchers, stopping, np.random.default_rng(seed), equal=same, per_gap=len(searching))
+    rows, told = told_without(model, spec, learned, held, searching, show)
 
     steps, found = np.zeros(members, int), [None] * searchers
-    for sharp in range(min(families, searchers)):
-        family = np.arange(searchers)[sharp::families]
-        rule = dataclasses.replace(stopping, gap_share=0.0, together=0.75) if sharp else stopping
 
-        def tell(step: int, score: float, most: int = rule.most) -> None:
-            show(FitProgress("searching", step, most, score))
+    def tell(step: int, score: float) -> None:
+        show(FitProgress("searching", step, stopping.most, score))
 
-        part = ([rows[i] for i in family], [held[i] for i in family], [told[i] for i in family], seeds[family])
-        best = ensemble.search(*part, rule, tell)
-        steps[sharp::families] = best.steps
-        for place, i in enumerate(family):
+    for family, trained_later in zip(searching, final, strict=True):
+        some = family.members
+        part = ([rows[i] for i in some], [held[i] for i in some], [told[i] for i in some], seeds[some])
+        best = ensemble.search(*part, family.stopping, tell)
+        steps[trained_later.members] = best.steps
+        for place, i in enumerate(some):
             found[i] = jax.tree.map(lambda leaf, place=place: leaf[place], best.weights)
     weights = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
     out = ensemble.held_out(weights, rows, held)
     effective = [arranged.effective(part) for part in (held[0].train, np.concatenate(held[0][1:]))]
 
-    def calibrated(counts: np.ndarray, members: int) -> Calibration:
-        """The calibration of so many members by the held-out rows that count."""
-        return _calibration(out._replace(counts=counts), members, families, effective)
+    def calibrated(counts: np.ndarray, those: tuple[Family, ...]) -> Calibration:
+        """The calibration of the members of these families by the held-out rows that count."""
+        return _calibration(out._replace(counts=counts), searching, those, effective)
 
     # Scores are of rows that did not calibrate: those of each half with what the other half says.
     random = held[0].random
@@ -85,12 +86,12 @@ def search(
         out.counts * np.stack([np.ones_like(out.numbers[:, 0]), in_half[out.numbers[:, 1]] != i], 1) for i in (0, 1)
     ]
     predicted = ensemble.predict_rows(weights, rows, random)
-    validation = _validate(predicted, [calibrated(counts, searchers) for counts in halves], half, learned, random)
-    return Found(steps, calibrated(out.counts, members), validation)
+    validation = _validate(predicted, [calibrated(counts, searching) for counts in halves], half, learned, random)
+    return Found(steps, calibrated(out.counts, final), validation)
 
 
 def told_without(
-    model: Any, spec: Spec, learned: LearningRows, held: list[Holdout], show: Show = lambda _: None
+    model: Any, spec: Spec, learned: LearningRows, held: list[Holdout], families: Sequence[Family], show: Show
 ) -> tuple[list[MemberRows], list[Table]]:
     """The rows as each member has them, and what it is told of the table, both from what it does not hold out alone.
 
@@ -119,25 +120,28 @@ def told_without(
         rows = padded(inputs, targets, learned.arranged, *unit)
         parts[key] = rows, table_of(model, spec, learned.encoder, inputs[seen], counts, len(inputs))
     chosen = [parts[one.gap.tobytes()] for one in held]
-    return [rows for rows, _ in chosen], for_members([told for _, told in chosen])
+    return [rows for rows, _ in chosen], for_members([told for _, told in chosen], families)
 
 
-def _calibration(out: HeldOut, members: int, families: int, effective: list[float]) -> Calibration:
-    """The calibration that predicts these held-out rows best, for members that learn from all rows.
+def _calibration(
+    out: HeldOut, searching: tuple[Family, ...], final: tuple[Family, ...], effective: list[float]
+) -> Calibration:
+    """The calibration of the ``final`` families, from what those that were ``searching`` say of held-out rows.
 
-    ``effective`` are the numbers of rows that the others learned from and held out.
+    ``effective`` are the effective numbers of rows that these learned from and held out.
     """
-    searchers = len(out.counts)
-    calibration = Calibration.equal(members)
-    for sharp in range(min(families, searchers)):
-        scales = out.of(slice(sharp, None, families)).best_scales()
-        calibration.noise_scale[sharp::families], calibration.uncertainty_scale[sharp::families] = scales
-    if families == 2 and searchers > 1:
-        share = out.best_share(Calibration(*(part[:searchers] for part in calibration)))
-        for sharp, of_family in enumerate((1 - share, share)):
-            calibration.share[sharp::2] = of_family / len(calibration.share[sharp::2])
-    if families == 2:  # the half that is exact on the data; what the other does off it more rows mend little
-        calibration.noise_scale[1::2] *= with_all_rows(*effective)
+    calibration = Calibration.equal(sum(len(family.members) for family in final))
+    for searched, family in zip(searching, final, strict=True):
+        scales = out.of(searched.members).best_scales()
+        calibration.noise_scale[family.members], calibration.uncertainty_scale[family.members] = scales
+    if len(final) == 2:
+        smooth, sharp = final
+        searchers = len(out.counts)
+        share = out.best_share(Calibration(*(part[:searchers] for part in calibration)), *searching)
+        for family, total in ((smooth, 1 - share), (sharp, share)):
+            calibration.share[family.members] = total / len(family.members)
+        # More rows make predictions on the data more exact, and change little off it.
+        calibration.noise_scale[sharp.members] *= with_all_rows(*effective)
     return calibration
 
 
