@@ -21,7 +21,7 @@ import jax
 import pytest
 from hypothesis import settings
 
-from ncprior.tables.programs import _engine
+from ncprior.tables.programs import Engine
 
 jax.config.update("jax_num_cpu_devices", 2)
 
@@ -40,7 +40,7 @@ settings.load_profile("same")
 def forget():
     """Drops the programs of a file of tests: each holds pieces of memory of which a process may have only so many."""
     yield
-    _engine.cache_clear()
+    Engine.clear_cache()
     jax.clear_caches()
 
 

@@ -19,7 +19,9 @@ from ncprior.tables.programs import Engine, Spec
 @pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("method", ["det", "det+ncp", "bbb", "bbb+ncp", "deep+ncp"])
 def test_batch_features_have_the_variance_of_the_mean_in_every_method(method, outputs):
-    spec = Spec(dataclasses.replace(TABLES, hidden=(6,)), method, None, None, (), 2, outputs, 0)
+    spec = Spec(
+        dataclasses.replace(TABLES, hidden=(6,)), method, None, None, groups=(), width=2, outputs=outputs, bins=0
+    )
     engine, inputs = Engine(spec), np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
     init = jax.vmap(lambda key: eqx.filter(engine.method.init(2, outputs, key=key), eqx.is_inexact_array))
     weights = init(jax.random.split(jax.random.key(0), 3))

@@ -22,10 +22,10 @@ from ncprior.core.table_terms import AwayFromData, FadesWithLabels, NoiseTie
 from ncprior.tables import input_features
 from ncprior.tables.calibration import Densities, best_scales, best_share
 from ncprior.tables.ensemble import Ensemble
-from ncprior.tables.holdout import Holdout, Look, Stopping, held_numbers, hold_out
-from ncprior.tables.input_features import Sight, Stepped, colours, principal
+from ncprior.tables.holdout import Evaluation, Holdout, Stopping, hold_out, holdout_indices
+from ncprior.tables.input_features import FeatureTrunk, InputFeatures, coloring_matrix, principal_components
 from ncprior.tables.preset import TABLES
-from ncprior.tables.recipe import Arranged, bins_for
+from ncprior.tables.recipe import RowOrder, number_of_bins
 
 KEY = jax.random.key(0)
 
@@ -63,12 +63,12 @@ def test_equal_rows_that_are_most_of_the_table_are_rows_like_others():
 
 def test_held_rows_keep_their_shape():
     held = [Holdout(np.arange(8), np.array([1, 2]), np.array([5]))]
-    numbers, sizes = held_numbers(held, 1, 64)
-    assert numbers.shape == held_numbers(None, 1, 64)[0].shape == (1, 2, 32)
+    numbers, sizes = holdout_indices(held, 1, 64)
+    assert numbers.shape == holdout_indices(None, 1, 64)[0].shape == (1, 2, 32)
     assert numbers[0, 0, :2].tolist() == [1, 2]
     assert sizes.tolist() == [[2, 1]]
     many = [Holdout(np.arange(8), np.arange(50_000), np.arange(10))]
-    assert held_numbers(many, 1, 200_000)[1].max() <= 4096
+    assert holdout_indices(many, 1, 200_000)[1].max() <= 4096
 
 
 class Played(Ensemble):
@@ -83,13 +83,13 @@ class Played(Ensemble):
     def gather(self, members):
         return members
 
-    def train(self, *arguments):
-        last = arguments[4]
-        return last, Look(last, np.array([np.nan]), np.array([next(self.scores)]))
+    def train(self, members, rows, stretch, holdouts):  # noqa: ARG002
+        last = stretch.last
+        return last, Evaluation(last, np.array([np.nan]), np.array([next(self.scores)]))
 
 
 @pytest.mark.parametrize(
-    ("scores", "best", "looks"),
+    ("scores", "best", "evaluations"),
     [
         ([-3, -2, -1, -2, -3, 9], 40, 5),
         ([-3, -2, -2, -2, 9], 20, 4),
@@ -97,11 +97,11 @@ class Played(Ensemble):
         ([-2, -1, -3, -2.998, 9], 20, 4),  # by too little
     ],
 )
-def test_the_search_ends_when_the_score_is_no_better_and_no_longer_rises(scores, best, looks):
-    rule = Stopping(first=10, growth=2.0, patience=2, fewest=40, most=10_000)
+def test_the_search_ends_when_the_score_is_no_better_and_no_longer_rises(scores, best, evaluations):
+    rule = Stopping(first=10, growth=2.0, patience=2, min_steps=40, max_steps=10_000)
     held = [Holdout(np.arange(3), np.arange(0), np.arange(1))]
-    found = Played(scores).search([None], held, None, [0], rule, lambda *_: None)
-    assert (found.steps, found.weights, len(found.looks)) == (best, best, looks)
+    found = Played(scores).search([None], held, None, [0], stopping=rule, report=lambda *_: None)
+    assert (found.steps, found.weights, len(found.evaluations)) == (best, best, evaluations)
 
 
 def in_use(*sizes):
@@ -109,25 +109,25 @@ def in_use(*sizes):
     return (np.arange(3) < np.reshape(sizes, (2, 2, 1))).astype(float)
 
 
-def test_looks_grow_and_scores_weigh_gap_and_random_rows():
-    assert Stopping(first=100, growth=2.0, most=700).looks() == [100, 200, 400, 700]
-    look = Look(1, np.array([-2.0, -4.0]), np.array([-1.0, -1.0]))
-    assert look.score(0.5) == -2.0
-    assert look.score(0.0) == -1.0
-    assert Look(1, np.array([np.nan]), np.array([-1.0])).score(0.5) == -1.0
+def test_evaluations_grow_apart_and_scores_weigh_gap_and_random_rows():
+    assert Stopping(first=100, growth=2.0, max_steps=700).evaluation_steps() == [100, 200, 400, 700]
+    found = Evaluation(1, np.array([-2.0, -4.0]), np.array([-1.0, -1.0]))
+    assert found.score(0.5) == -2.0
+    assert found.score(0.0) == -1.0
+    assert Evaluation(1, np.array([np.nan]), np.array([-1.0])).score(0.5) == -1.0
     density = np.array([[[-1.0, -3.0, 9.0], [-2.0, 9.0, 9.0]], [[-5.0, 9.0, 9.0], [-4.0, 9.0, 9.0]]])[..., None]
-    seen = Look.at(7, density, in_use(2, 1, 1, 1))
+    seen = Evaluation.at(7, density, in_use(2, 1, 1, 1))
     assert (seen.step, *seen.gap, *seen.random) == (7, -2.0, -5.0, -2.0, -4.0)
     assert seen.mixture == pytest.approx(np.log((np.exp(-2) + np.exp(-4)) / 2))
     assert seen.score(0.0, 0.25) == pytest.approx(0.75 * -3 + 0.25 * seen.mixture)
-    assert np.isnan(Look.at(7, density, in_use(0, 0, 0, 0)).mixture)
+    assert np.isnan(Evaluation.at(7, density, in_use(0, 0, 0, 0)).mixture)
     # Outputs are mixed one by one, as predictions are.
-    twice = Look.at(7, np.concatenate([density, density[::-1]], axis=3), in_use(1, 1, 1, 1))
+    twice = Evaluation.at(7, np.concatenate([density, density[::-1]], axis=3), in_use(1, 1, 1, 1))
     assert twice.mixture == pytest.approx(2 * seen.mixture)
 
 
 def test_wide_tables_have_fewer_bins():
-    assert [bins_for(columns) for columns in (0, 1, 32, 64, 100, 1000, 3000)] == [0, 32, 32, 16, 10, 8, 2]
+    assert [number_of_bins(columns) for columns in (0, 1, 32, 64, 100, 1000, 3000)] == [0, 32, 32, 16, 10, 8, 2]
 
 
 def test_scales_undo_a_wrong_noise():
@@ -159,39 +159,39 @@ def test_rows_have_an_order_of_their_own():
     inputs, targets = rng.integers(0, 2, (20, 3)).astype(np.float32), rng.normal(size=(20, 1))
     order = rng.permutation(20)
     weights = rng.uniform(0, 9, 20)
-    one, two = Arranged.of(inputs, targets, weights), Arranged.of(inputs[order], targets[order], weights[order])
-    np.testing.assert_array_equal(inputs[one.places], inputs[order][two.places])
-    np.testing.assert_array_equal(targets[one.places], targets[order][two.places])
+    one, two = RowOrder.of(inputs, targets, weights), RowOrder.of(inputs[order], targets[order], weights[order])
+    np.testing.assert_array_equal(inputs[one.indices], inputs[order][two.indices])
+    np.testing.assert_array_equal(targets[one.indices], targets[order][two.indices])
     np.testing.assert_array_equal(one.weights, two.weights)
 
 
 def test_heavy_rows_are_several_that_count_as_much_together():
     inputs, targets = np.arange(8.0)[:, None], np.zeros((8, 1))
     weights = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.9, 5.0])
-    found = Arranged.of(inputs, targets, weights)
+    found = RowOrder.of(inputs, targets, weights)
     assert found.copies.max() == 3
-    assert found.first.sum() == 8
+    assert found.first_copies.sum() == 8
     np.testing.assert_allclose(found.weights.mean(), 1, rtol=1e-6)
-    sums = np.bincount(found.places, found.weights)
+    sums = np.bincount(found.indices, found.weights)
     np.testing.assert_allclose(sums / sums.sum(), weights / weights.sum(), rtol=1e-6)
-    assert found.effective(np.arange(len(found.places))) == pytest.approx(8.0**2 / np.sum(weights**2))
+    assert found.effective_number(np.arange(len(found.indices))) == pytest.approx(8.0**2 / np.sum(weights**2))
     for times in (2.0, 1e-9):  # only proportions count
-        same = Arranged.of(inputs, targets, times * weights)
-        np.testing.assert_array_equal(same.places, found.places)
+        same = RowOrder.of(inputs, targets, times * weights)
+        np.testing.assert_array_equal(same.indices, found.indices)
         np.testing.assert_allclose(same.weights, found.weights, rtol=1e-7)
-    equal = Arranged.of(inputs, targets, np.full(8, 0.3))
+    equal = RowOrder.of(inputs, targets, np.full(8, 0.3))
     assert equal.weights is None
-    assert equal.effective(np.arange(5)) == 5
+    assert equal.effective_number(np.arange(5)) == 5
     # At most half as many rows again, however uneven the weights.
-    uneven = Arranged.of(inputs, targets, np.array([*[1e-6] * 7, 1.0]))
-    assert len(uneven.places) <= 12
+    uneven = RowOrder.of(inputs, targets, np.array([*[1e-6] * 7, 1.0]))
+    assert len(uneven.indices) <= 12
 
 
 def test_held_out_rows_count_by_their_weights():
     density = np.array([[[-1.0, -3.0], [-2.0, -4.0]]])[..., None]
     counts = np.array([[[3.0, 1.0], [1.0, 3.0]]])
-    look = Look.at(1, density, counts)
-    assert (look.gap[0], look.random[0], look.mixture) == (-1.5, -3.5, -3.5)
+    found = Evaluation.at(1, density, counts)
+    assert (found.gap[0], found.random[0], found.mixture) == (-1.5, -3.5, -3.5)
     good, bad = np.array([0.0, -5.0]), np.array([-5.0, 0.0])
     shares = [best_share([Densities(good, bad, np.array(weights), 100.0)]) for weights in ((9.0, 1.0), (1.0, 9.0))]
     assert shares[0] < 0.2
@@ -232,9 +232,13 @@ def test_radial_noise_has_one_radius_for_each_row():
 
 def test_shaped_noise_has_the_covariance_of_the_data():
     data = np.random.default_rng(0).normal(size=(5000, 2)) @ np.array([[3.0, 2.9], [0.0, 0.1]])
-    noise = DataShaped(Gaussian(1.0), colours(principal(data)), share=1.0)(jnp.zeros((50_000, 2)), key=KEY)
+    noise = DataShaped(Gaussian(1.0), coloring_matrix(principal_components(data)), share=1.0)(
+        jnp.zeros((50_000, 2)), key=KEY
+    )
     np.testing.assert_allclose(np.cov(np.asarray(noise).T), np.cov(data.T), rtol=0.05)
-    plain = DataShaped(Gaussian(1.0), colours(principal(data)), share=0.0)(jnp.zeros((50_000, 2)), key=KEY)
+    plain = DataShaped(Gaussian(1.0), coloring_matrix(principal_components(data)), share=0.0)(
+        jnp.zeros((50_000, 2)), key=KEY
+    )
     np.testing.assert_allclose(np.cov(np.asarray(plain).T), np.eye(2), atol=0.03)
 
 
@@ -242,17 +246,17 @@ def test_wide_tables_have_the_largest_components_only(monkeypatch):
     rng = np.random.default_rng(0)
     data = (rng.normal(size=(400, 3)) * [5.0, 3.0, 2.0]) @ rng.normal(size=(3, 40)) + 0.01 * rng.normal(size=(400, 40))
     weights = rng.uniform(0.5, 1.5, 400)
-    whole = principal(data, weights)
-    monkeypatch.setattr(input_features, "_MOST_COMPONENTS", 8)
-    few = principal(data, weights)
+    whole = principal_components(data, weights)
+    monkeypatch.setattr(input_features, "_MAX_COMPONENTS", 8)
+    few = principal_components(data, weights)
     assert few.directions.shape == (40, 8)
     np.testing.assert_allclose(few.variances[:3], whole.variances[::-1][:3], rtol=1e-3)
-    covariance = colours(few) @ colours(few).T
+    covariance = coloring_matrix(few) @ coloring_matrix(few).T
     np.testing.assert_allclose(covariance, np.cov(data.T, aweights=weights), atol=0.02 * np.abs(covariance).max())
-    noise = DataShaped(Gaussian(1.0), colours(few), share=1.0)(jnp.zeros((20_000, 40)), key=KEY)
+    noise = DataShaped(Gaussian(1.0), coloring_matrix(few), share=1.0)(jnp.zeros((20_000, 40)), key=KEY)
     np.testing.assert_allclose(np.cov(np.asarray(noise).T), covariance, atol=0.05 * np.abs(covariance).max())
-    assert Sight.find(data, 4).whitener.shape == Sight.blind(40, 4).whitener.shape == (8, 40)
-    fewer_rows = principal(data[:5])
+    assert InputFeatures.fit(data, 4).whitener.shape == InputFeatures.zeros(40, 4).whitener.shape == (8, 40)
+    fewer_rows = principal_components(data[:5])
     assert fewer_rows.directions.shape == (40, 8)
     assert not fewer_rows.directions[:, 5:].any()
     model = NCPRegressor(members=2, epochs=2, hidden=(8,), random_state=0).fit(data[:60], data[:60, 0])
@@ -261,32 +265,32 @@ def test_wide_tables_have_the_largest_components_only(monkeypatch):
 
 def test_sight_whitens_and_finds_places_in_bins():
     data = np.random.default_rng(0).normal(size=(2000, 2)) @ np.array([[3.0, 2.9], [0.0, 0.1]])
-    sight = Sight.find(data, 4)
+    sight = InputFeatures.fit(data, 4)
     white = data @ np.asarray(sight.whitener).T
     np.testing.assert_allclose(np.cov(white.T), np.eye(2), atol=0.1)
-    trunk = Stepped(sight, (0, 1), lambda x: x)
+    trunk = FeatureTrunk(sight, (0, 1), lambda x: x)
     features = np.asarray(jax.vmap(trunk)(jnp.asarray(data, jnp.float32)))
     assert features.shape == (2000, 2 + 2 + 8)
-    places = features[:, 4:8] / float(sight.sharpness)
+    places = features[:, 4:8] / float(sight.quantile_scale)
     # All bins below a row's own are full and all above empty, so their sum is its quantile.
     ranks = stats.rankdata(data[:, 0]) / 2000
     np.testing.assert_allclose(places.sum(1) / 4, ranks, atol=0.15)  # straight lines within a bin
     columns = trunk(jnp.asarray(data, jnp.float32).T)
     np.testing.assert_allclose(columns.T, features, atol=1e-5)
-    few = Sight.find(np.array([[0.0], [1.0], [1.0]]), 8)
-    assert np.isfinite(np.asarray(jax.vmap(Stepped(few, (0,), lambda x: x))(jnp.array([[0.0], [5.0]])))).all()
+    few = InputFeatures.fit(np.array([[0.0], [1.0], [1.0]]), 8)
+    assert np.isfinite(np.asarray(jax.vmap(FeatureTrunk(few, (0,), lambda x: x))(jnp.array([[0.0], [5.0]])))).all()
 
 
 def test_without_sharp_sight_places_count_for_nothing():
     data = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
-    sharp = Sight.find(data, 4)
+    sharp = InputFeatures.fit(data, 4)
     trunk = MLP.init(2 + 2 + 8, (5, 3), key=KEY)
-    blunt = Stepped(eqx.tree_at(lambda sight: sight.sharpness, sharp, jnp.zeros(())), (0, 1), trunk)
-    nothing = jax.vmap(lambda row: trunk(blunt.see(row)))(data)
+    blunt = FeatureTrunk(eqx.tree_at(lambda sight: sight.quantile_scale, sharp, jnp.zeros(())), (0, 1), trunk)
+    nothing = jax.vmap(lambda row: trunk(blunt.expand(row)))(data)
     for features in (jax.vmap(blunt)(data), blunt(data.T).T):
         np.testing.assert_allclose(features, nothing, rtol=1e-5, atol=1e-6)
-    seeing = Stepped(sharp, (0, 1), trunk)
-    np.testing.assert_allclose(jax.vmap(seeing)(data), jax.vmap(lambda row: trunk(seeing.see(row)))(data), atol=1e-6)
+    seeing = FeatureTrunk(sharp, (0, 1), trunk)
+    np.testing.assert_allclose(jax.vmap(seeing)(data), jax.vmap(lambda row: trunk(seeing.expand(row)))(data), atol=1e-6)
     assert np.abs(jax.vmap(seeing)(data) - nothing).max() > 0.1
 
 

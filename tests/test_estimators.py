@@ -30,7 +30,7 @@ from ncprior.errors import UserError
 from ncprior.tables import recipe, search
 from ncprior.tables.ensemble import Ensemble
 from ncprior.tables.holdout import Stopping
-from ncprior.tables.options import settings_of
+from ncprior.tables.options import FitOptions
 from ncprior.tables.preset import TABLES
 
 SMALL = {"members": 2, "hidden": (8,), "epochs": 3, "random_state": 0}
@@ -51,7 +51,7 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.fixture
 def short_search(monkeypatch):
     """For tests that hold rows out and do not mind how long is trained."""
-    monkeypatch.setattr(search, "Stopping", partial(search.Stopping, fewest=100, most=225))
+    monkeypatch.setattr(search, "Stopping", partial(search.Stopping, min_steps=100, max_steps=225))
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_finds_out_how_long_to_train_on_rows_that_it_holds_out():
     model = NCPRegressor(members=2, hidden=(8,), random_state=0).fit(X, y)
     assert model.validation_["rows"] == 10
     assert 0.1 < model.validation_["rmse"] < 0.9
-    assert 100 <= min(model.steps_) <= max(model.steps_) <= Stopping().most
+    assert 100 <= min(model.steps_) <= max(model.steps_) <= Stopping().max_steps
     assert {part.shape for part in model.calibration_} == {(2,)}
     assert model.calibration_.share.sum() == pytest.approx(1)
 
@@ -183,14 +183,14 @@ def test_several_quantiles_at_once(fitted):
 def test_batch_features_have_the_variance_of_the_mean(fitted):
     """Products of the features of the batch rules are the uncertainty of the predictions."""
     X = np.linspace(-3, 3, 20)[:, None]
-    inner = fitted._fitted()
+    inner = fitted.fitted_
     phi = np.asarray(inner.engine.features(inner.weights, inner.calibration, inner.encoder.transform(X)))
     wanted = fitted.predict_distribution(X).uncertainty / fitted.target_scale_
     np.testing.assert_allclose(np.sqrt((phi**2).sum(1)), wanted, rtol=1e-3)
 
 
 def test_sketches_hold_gradients_and_what_layers_get(fitted):
-    inner, X = fitted._fitted(), np.linspace(-3, 3, 6)[:, None]
+    inner, X = fitted.fitted_, np.linspace(-3, 3, 6)[:, None]
     inputs = inner.encoder.transform(X)
 
     def products(member):
@@ -202,7 +202,7 @@ def test_sketches_hold_gradients_and_what_layers_get(fitted):
 
         weights = (network.trunk.trunk.layers, network.heads["mean"].mean, network.heads["mean"].bias)
         gradients = [jax.flatten_util.ravel_pytree(jax.grad(mean)(weights, row))[0] for row in inputs]
-        *layers, _ = jax.vmap(lambda row: network.trunk.trunk.activations(network.trunk.see(row)))(inputs)
+        *layers, _ = jax.vmap(lambda row: network.trunk.trunk.activations(network.trunk.expand(row)))(inputs)
         return np.inner(gradients, gradients) + sum(1 + np.inner(layer, layer) for layer in layers)
 
     exact = sum(share * products(member) for member, share in enumerate(inner.calibration.share))
@@ -265,7 +265,7 @@ def test_same_seed_same_numbers_and_members_do_not_depend_on_their_number():
     X, y = wave(60)
     one, two, more = (NCPRegressor(**dict(SMALL, members=n)).fit(X, y) for n in (2, 2, 3))
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
-    for a, b in zip(jax.tree.leaves(one.weights_), jax.tree.leaves(more.weights_), strict=True):
+    for a, b in zip(jax.tree.leaves(one.fitted_.weights), jax.tree.leaves(more.fitted_.weights), strict=True):
         np.testing.assert_array_equal(a, b[:2])
     other = NCPRegressor(**dict(SMALL, random_state=1)).fit(X, y)
     assert (other.predict(X) != one.predict(X)).any()
@@ -524,17 +524,17 @@ def test_arguments_are_checked_when_training_goes_on(epochs):
 
 def test_the_tie_of_the_noise_follows_gamma_wherever_it_is_given():
     for arguments in ({"gamma": 0.5}, {"settings": {"gamma": 0.5}}):
-        found = settings_of(NCPRegressor(**arguments), 100)
+        found = FitOptions.of(NCPRegressor(**arguments)).settings_for(100)
         assert (found.gamma, found.noise_tie) == (0.5, 0.5)
-    assert settings_of(NCPRegressor(settings={"gamma": 0.5, "noise_tie": 2.0}), 100).noise_tie == 2
+    assert FitOptions.of(NCPRegressor(settings={"gamma": 0.5, "noise_tie": 2.0})).settings_for(100).noise_tie == 2
 
 
 def test_a_mini_batch_has_no_room_for_more_than_the_table():
     X, y = wave(40)
     large = NCPRegressor(**SMALL, batch_size=10**9).fit(X, y)
     np.testing.assert_array_equal(large.predict(X), NCPRegressor(**SMALL, batch_size=64).fit(X, y).predict(X))
-    assert settings_of(NCPRegressor(batch_size=10**9), 1000).batch_size == 1024
-    assert settings_of(NCPRegressor(batch_size=100), 1000).batch_size == 100
+    assert FitOptions.of(NCPRegressor(batch_size=10**9)).settings_for(1000).batch_size == 1024
+    assert FitOptions.of(NCPRegressor(batch_size=100)).settings_for(1000).batch_size == 100
 
 
 @pytest.mark.usefixtures("short_search")
@@ -550,7 +550,7 @@ def test_few_different_rows_are_enough_to_search(different):
 @pytest.mark.usefixtures("short_search")
 def test_few_members_search_on_many_rows(monkeypatch):
     for part in (search, recipe):  # which also noises fewer rows then
-        monkeypatch.setattr(part, "MANY", 40)
+        monkeypatch.setattr(part, "MANY_ROWS", 40)
     monkeypatch.setattr(search, "_SEARCHERS", 2)
     X, y = wave(60)
     searched = []
@@ -558,7 +558,7 @@ def test_few_members_search_on_many_rows(monkeypatch):
     monkeypatch.setattr(
         Ensemble,
         "search",
-        lambda self, rows, held, *rest: searched.append(len(held)) or real(self, rows, held, *rest),
+        lambda self, rows, held, *rest, **more: searched.append(len(held)) or real(self, rows, held, *rest, **more),
     )
     model = NCPRegressor(members=5, hidden=(4,), random_state=0).fit(X, np.column_stack([y, -y]))
     assert searched == [1, 1]

@@ -8,7 +8,7 @@ from scipy import stats
 
 from ncprior.core.input_priors import FlipCategories, Gaussian, Uniform
 from ncprior.core.table_priors import DataShaped, NoisedShare, PerColumn
-from ncprior.tables.input_features import colours, principal
+from ncprior.tables.input_features import coloring_matrix, principal_components
 
 ROWS = 4000
 KEY = jax.random.key(0)
@@ -192,7 +192,7 @@ def test_shaped_noise_has_its_scale_in_every_column():
     rows /= rows.std(0)
     zeros = jnp.zeros((ROWS, 3))
     for scales in ([2.0, 2.0, 2.0], [0.0, 2.0, 1.0], [0.3, 0.0, 0.0], [5.0, 0.1, 1.0], [0.0, 0.0, 0.0]):
-        prior = DataShaped(Gaussian(1.0), colours(principal(rows)), jnp.array(scales), share=1.0)
+        prior = DataShaped(Gaussian(1.0), coloring_matrix(principal_components(rows)), jnp.array(scales), share=1.0)
         noise = np.asarray(prior(zeros, key=KEY))
         np.testing.assert_allclose(noise.std(0), scales, rtol=0.05)
         if scales[0] and scales[1]:  # columns that go together still do

@@ -249,8 +249,8 @@ def test_names_that_multiply_are_refused(saved, refused):
         ("scale", -np.ones(1)),
         ("scale", np.full(1, 1e300)),
         ("scale", np.ones((1, 1))),
-        ("known", np.zeros((5, 2), np.float32)),
-        ("known", np.zeros(5, np.float32)),
+        ("training_sample", np.zeros((5, 2), np.float32)),
+        ("training_sample", np.zeros(5, np.float32)),
         ("unheard", np.zeros(5, np.float32)),
         ("weights.unheard", np.zeros(5, np.float32)),
     ],
@@ -411,7 +411,7 @@ class Mutations:
     def array(self):
         arrays = dict(self.saved.arrays)
         name = self.random.choice(
-            [*arrays, *["calibration.noise_scale", "calibration.share", "shift", "scale", "known"] * 4]
+            [*arrays, *["calibration.noise_scale", "calibration.share", "shift", "scale", "training_sample"] * 4]
         )
         array = arrays[name].copy()
         values = [np.nan, np.inf, -np.inf]
@@ -449,7 +449,7 @@ def test_no_damaged_file_loads_wrongly(saved, tmp_path):
         bases.append(Saved(tmp_path / "two.ncp", "odc+ncp", TARGETS, hidden=(3,), input_scale={"size": 1.0}))
         bases.append(Saved(tmp_path / "deep.ncp", "deep+ncp", epochs=None, random_state=1))
     path = tmp_path / "damaged.ncp"
-    counts, slowest, specs = {}, (0.0, ""), {base.model._spec_ for base in bases}
+    counts, slowest, specs = {}, (0.0, ""), {base.model.fitted_.spec for base in bases}
     known = len(specs)
     largest = (0.0, "")
     for base in bases:
@@ -471,9 +471,9 @@ def test_no_damaged_file_loads_wrongly(saved, tmp_path):
             slowest = max(slowest, (time.process_time() - started, where))
             largest = max(largest, (memory("VmHWM") - before, where))
             counts[kind, model is not None] = counts.get((kind, model is not None), 0) + 1
-            if model is None or (model._spec_ not in specs and len(specs) >= known + PREDICTED):
+            if model is None or (model.fitted_.spec not in specs and len(specs) >= known + PREDICTED):
                 continue
-            specs.add(model._spec_)
+            specs.add(model.fitted_.spec)
             prediction = model.predict(NEW, return_std=True)
             assert np.isfinite(prediction).all(), (base.path, number)
             if not changed:

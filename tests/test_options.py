@@ -19,13 +19,18 @@ from ncprior.core.settings import Settings
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
 from ncprior.experiments import evaluate
-from ncprior.tables.input_features import principal
-from ncprior.tables.options import USED, check_arguments, settings_of, without_effect
+from ncprior.tables.input_features import principal_components
+from ncprior.tables.options import USED, FitOptions
 from ncprior.tables.preset import TABLES
 from ncprior.tables.programs import Engine, Spec, make_method
-from ncprior.tables.recipe import noise_of, number_columns
+from ncprior.tables.recipe import make_input_prior, number_columns
 
 KEY = jax.random.key(0)
+
+
+def settings_of(model, rows):
+    """The settings that an estimator's parameters stand for."""
+    return FitOptions.of(model).settings_for(rows)
 
 
 def collinear(rows=4000):
@@ -52,9 +57,8 @@ def test_noise_has_the_scale_of_its_column(scale, prior):
     encoder = Encoder.fit(table)
     inputs = encoder.transform(table)
     columns = inputs[:, number_columns(encoder.groups)]
-    model = NCPRegressor(input_scale=scale, input_prior=prior)
-    engine = SimpleNamespace(method=SimpleNamespace(input_prior=prior))
-    noised = noise_of(model, engine, encoder, principal(columns), len(columns))
+    options, method = FitOptions(input_scale=scale, input_prior=prior), SimpleNamespace(input_prior=prior)
+    noised = make_input_prior(options, method, encoder, principal_components(columns), len(columns))
     noise = np.asarray(noised(jnp.asarray(inputs), key=KEY) - inputs)[:, :3]
     wanted = np.array([scale.get(name, 2.0) if isinstance(scale, dict) else scale for name in table.column_names])
     np.testing.assert_array_equal(noise[:, wanted == 0], 0)
@@ -146,7 +150,7 @@ TRAINING = {"learning_rate", "batch_size", "clip", "epsilon_hat", "remainder"}
 
 def outcome(method, settings):
     """What settings could change of a method: the loss of a mini batch, and the prediction of its rows, by a key."""
-    parts = make_method(Spec(settings, method, None, None, (), 2, 1, 0))
+    parts = make_method(Spec(settings, method, None, None, groups=(), width=2, outputs=1, bins=0))
     rng = np.random.default_rng(0)
     inputs, targets = (jnp.asarray(rng.normal(size=(9, n)), jnp.float32) for n in (2, 1))
     batch = Batch(inputs, targets, jnp.ones(9), jnp.array(9.0))
@@ -192,7 +196,7 @@ def test_every_setting_has_an_effect_or_is_refused(method):
 
 def test_settings_of_training_change_it():
     def trainer(settings):
-        return Engine(Spec(settings, "det", None, None, (), 2, 1, 0)).ensemble.trainer
+        return Engine(Spec(settings, "det", None, None, groups=(), width=2, outputs=1, bins=0)).ensemble.trainer
 
     def update(trainer):
         params = jnp.ones(3)
@@ -250,13 +254,13 @@ def test_every_argument_has_an_effect_or_is_refused(method):
     inputs = encoder.transform(table)
 
     def noise(model):
-        engine = SimpleNamespace(method=make_method(spec(model)))
-        prior = noise_of(model, engine, encoder, principal(inputs[:, :3]), len(inputs))
+        components = principal_components(inputs[:, :3])
+        prior = make_input_prior(FitOptions.of(model), make_method(spec(model)), encoder, components, len(inputs))
         return None if prior is None else prior(jnp.asarray(inputs), key=KEY)
 
     def spec(model):
-        own = (None if isinstance(model.input_prior, str) else model.input_prior, (), 2, 1, 0)
-        return Spec(settings_of(model, 100), model.method, model.trunk, *own)
+        prior = FitOptions.of(model).own_input_prior
+        return Spec(settings_of(model, 100), model.method, model.trunk, prior, groups=(), width=2, outputs=1, bins=0)
 
     plain = NCPRegressor(method)
     for name, value in ARGUMENTS.items():
@@ -272,6 +276,13 @@ def test_every_argument_has_an_effect_or_is_refused(method):
             assert make_method(spec(model)).init(2, 1, key=KEY).trunk is not None
         else:
             settings_of(model, 100)
+
+
+def test_options_have_the_defaults_of_the_estimator():
+    parameters = NCPRegressor().get_params()
+    options = {field.name: getattr(FitOptions(), field.name) for field in dataclasses.fields(FitOptions)}
+    assert set(parameters) - set(options) == {"random_state", "verbose", "callbacks"}
+    assert options == {name: parameters[name] for name in options}
 
 
 def test_arguments_beside_ones_own_parts():
@@ -314,7 +325,7 @@ def test_arguments_of_evaluate_are_for_the_networks_that_have_a_use_for_them():
     assert {name: model.gamma for name, model in found.items()} == {"ncp": 3.0, "det": 10.0, "no-ncp": 0.0}
     assert {model.members for model in found.values()} == {2}
     for model in found.values():
-        assert not without_effect(model)
+        assert not FitOptions.of(model, check_effects=False).without_effect()
     with pytest.raises(UserError, match="gamma has no effect on any of det, bbb, linear"):
         dataclasses.replace(config, methods=("det", "bbb", "linear"))
 
@@ -338,7 +349,7 @@ def test_subclasses_with_arguments_of_their_own():
 )
 def test_arguments_without_effect_beside_others_are_refused(arguments, why):
     with pytest.raises(UserError, match=f"has no effect with {why}"):
-        check_arguments(NCPRegressor(**arguments))
+        FitOptions.of(NCPRegressor(**arguments))
 
 
 def test_weights_that_leave_hardly_a_row_are_refused():

@@ -17,14 +17,15 @@ from ncprior.core.objectives import Weighted
 from ncprior.core.table_priors import PerColumn
 from ncprior.errors import UserError
 from ncprior.tables.preset import TABLES
-from ncprior.tables.programs import Spec, check_own_parts
+from ncprior.tables.programs import Spec, check_custom_parts
 
 KEY = jax.random.key(0)
 SMALL = dataclasses.replace(TABLES, hidden=(4,))
 
 
 def check(method="bbb+ncp", trunk=None, input_prior=None):
-    check_own_parts(Spec(SMALL, method, trunk, input_prior, (), 3, 2, 0))
+    spec = Spec(SMALL, method, trunk, input_prior, groups=(), width=3, outputs=2, bins=0)
+    check_custom_parts(spec)
 
 
 def not_a_number(x):

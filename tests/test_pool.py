@@ -34,11 +34,11 @@ def predict(table, first_row):  # noqa: ARG001
 @pytest.fixture
 def model():
     encoder = Encoder.fit(pool().select(["x", "z"]))
-    return SimpleNamespace(encoder_=encoder, target_names_=["y"], target_shift_=[0.0], _predict=predict)
+    return SimpleNamespace(encoder_=encoder, target_names_=["y"], target_shift_=[0.0], predict_piece=predict)
 
 
 def best(picker, model, pieces, excluded=frozenset()):
-    return picker.best(model, pieces, excluded).rows
+    return picker.pick(model, pieces, excluded).rows
 
 
 def cut(table, rows):
@@ -107,7 +107,7 @@ def test_rows_with_one_id_count_as_one(model):
 
 def test_excluded_rows_are_never_picked(model):
     by_name = Picker(100, "uncertainty", 0.5, 0, "name")
-    found = by_name.best(model, cut(pool(), 40), {f"r{i}" for i in range(50)})
+    found = by_name.pick(model, cut(pool(), 40), {f"r{i}" for i in range(50)})
     assert (found.pool, found.excluded) == (150, 50)
     assert sorted(found.rows["name"].to_pylist()) == sorted(f"r{i}" for i in range(50, 150))
     by_inputs = Picker(100, "uncertainty", 0.5, 0)

@@ -8,14 +8,14 @@ import pytest
 from ncprior import NCPRegressor
 from ncprior.data.encoding import Encoder
 from ncprior.tables import holdout, search
-from ncprior.tables.ensemble import HeldOut
+from ncprior.tables.ensemble import HeldOutPredictions
 from ncprior.tables.families import families
 from ncprior.tables.holdout import Stopping, hold_out
-from ncprior.tables.options import settings_of
-from ncprior.tables.programs import Engine, Spec
-from ncprior.tables.recipe import Arranged, LearningRows, units
+from ncprior.tables.options import FitOptions
+from ncprior.tables.programs import Engine
+from ncprior.tables.recipe import RowOrder, TrainingRows, make_spec, shift_and_scale
 
-MODEL = NCPRegressor(members=2, hidden=(8,))
+OPTIONS = FitOptions(members=2, hidden=(8,))
 
 
 def mixed_table(rows=80):
@@ -26,30 +26,34 @@ def mixed_table(rows=80):
     return table, rng.normal(size=(rows, 1))
 
 
-def learning_rows(table, targets, arranged=None):
+def training_rows(table, targets, order=None):
     encoder = Encoder.fit(table)
     inputs = encoder.transform(table)
-    arranged = arranged or Arranged.of(inputs, targets, None)
-    inputs, targets = inputs[arranged.places], targets[arranged.places]
-    return LearningRows(table, encoder, arranged, inputs, targets, *units(targets, None))
+    order = order or RowOrder.of(inputs, targets, None)
+    inputs, targets = inputs[order.indices], targets[order.indices]
+    return TrainingRows(table, encoder, order, inputs, targets, *shift_and_scale(targets, None))
 
 
-def searched(learned, held):
+def member_data(training, held):
+    spec = make_spec(OPTIONS, training.encoder, rows=80, outputs=1)
+    return spec, search.member_data(training, OPTIONS, spec, held, families=families(2, quantiles=True))
+
+
+def searched(training, held):
     """The weights of members after some steps without what they hold out, and what they say of it."""
-    spec = Spec(settings_of(MODEL, 80), "bbb+ncp", None, None, learned.encoder.groups, learned.encoder.width, 1, 8)
+    spec, (rows, tables) = member_data(training, held)
     ensemble = Engine.of(spec).ensemble
-    rows, told = search.told_without(MODEL, spec, learned, held, families(2, quantiles=True), lambda _: None)
-    rule = Stopping(first=20, most=20)
-    weights = ensemble.search(rows, held, told, np.arange(2), rule, lambda *_: None).weights
-    return weights, ensemble.held_out(weights, rows, held)
+    rule = Stopping(first=20, max_steps=20)
+    weights = ensemble.search(rows, held, tables, np.arange(2), stopping=rule, report=lambda *_: None).weights
+    return weights, ensemble.predict_held_out(weights, rows, held)
 
 
 def test_nothing_of_held_out_rows_reaches_what_members_train_with():
     """Inputs, categories, missing values and targets of held-out rows may be anything: the members are the same."""
     table, targets = mixed_table()
-    learned = learning_rows(table, targets)
-    held = hold_out(learned.inputs[:, :2], 2, Stopping(), np.random.default_rng(0), per_gap=2)
-    out = learned.arranged.places[np.concatenate([held[0].gap, held[0].random])]
+    training = training_rows(table, targets)
+    held = hold_out(training.inputs[:, :2], 2, Stopping(), np.random.default_rng(0), per_gap=2)
+    out = training.order.indices[np.concatenate([held[0].gap, held[0].random])]
     columns = {name: table[name].to_pylist() for name in table.column_names}
     extreme = targets.copy()
     for row in out:
@@ -57,22 +61,22 @@ def test_nothing_of_held_out_rows_reaches_what_members_train_with():
         columns["other"][row] = -1e9
         columns["word"][row] = "c" if columns["word"][row] != "c" else "a"
         extreme[row] = 1e6
-    spoiled = learning_rows(pa.table(columns), extreme, learned.arranged)
-    assert spoiled.encoder != learned.encoder
-    assert spoiled.scale[0] > 100 * learned.scale[0]
-    (one, said), (two, other) = searched(learned, held), searched(spoiled, held)
+    spoiled = training_rows(pa.table(columns), extreme, training.order)
+    assert spoiled.encoder != training.encoder
+    assert spoiled.scale[0] > 100 * training.scale[0]
+    (one, said), (two, other) = searched(training, held), searched(spoiled, held)
     jax.tree.map(np.testing.assert_array_equal, one, two)
     assert not np.array_equal(said.targets, other.targets)
 
 
 def test_members_with_units_of_their_own_are_compared_in_one():
     table, targets = mixed_table()
-    learned = learning_rows(table, targets)
-    held = hold_out(learned.inputs[:, :2], 2, Stopping(), np.random.default_rng(0))
+    training = training_rows(table, targets)
+    held = hold_out(training.inputs[:, :2], 2, Stopping(), np.random.default_rng(0))
     assert not np.array_equal(held[0].gap, held[1].gap)
-    said = searched(learned, held)[1]
-    truth = (learned.targets - learned.shift) / learned.scale
-    np.testing.assert_allclose(said.targets[..., 0], truth[said.numbers.reshape(2, -1), 0], atol=1e-5)
+    said = searched(training, held)[1]
+    truth = (training.targets - training.shift) / training.scale
+    np.testing.assert_allclose(said.targets[..., 0], truth[said.indices.reshape(2, -1), 0], atol=1e-5)
 
 
 def test_an_encoder_that_knows_some_rows_only():
@@ -101,8 +105,10 @@ def fitted(**arguments):
 
 def test_rows_are_scored_with_what_others_say_of_the_calibration(monkeypatch):
     counted = []
-    best = HeldOut.best_scales
-    monkeypatch.setattr(HeldOut, "best_scales", lambda self: counted.append(self.counts[0, 1] > 0) or best(self))
+    best = HeldOutPredictions.best_scales
+    monkeypatch.setattr(
+        HeldOutPredictions, "best_scales", lambda self: counted.append(self.counts[0, 1] > 0) or best(self)
+    )
     model = fitted()
     assert model.validation_["rows"] == 10
     first, second, whole = counted[0], counted[2], counted[4]
@@ -113,7 +119,7 @@ def test_rows_are_scored_with_what_others_say_of_the_calibration(monkeypatch):
 
 def test_scores_are_of_the_calibration_that_the_model_has(monkeypatch):
     before = fitted().validation_
-    monkeypatch.setattr(search, "with_all_rows", lambda *_: 30.0)
+    monkeypatch.setattr(search, "refit_noise_factor", lambda *_: 30.0)
     after = fitted().validation_
     assert after["rmse"] == pytest.approx(before["rmse"], rel=1e-5)
     assert after["nlpd"] > before["nlpd"] + 0.1
@@ -127,14 +133,12 @@ def test_what_is_constant_among_the_rows_that_a_member_sees_is_nothing_to_it():
         rare = np.zeros(80)
         rare[0] = unit
         table = pa.table({"number": rng.permutation(80) / 10, "rare": rare})
-        learned = learning_rows(table, rare[:, None])
-        held = hold_out(learned.inputs[:, :1], 2, Stopping(), np.random.default_rng(0), per_gap=2)
-        last = np.flatnonzero(learned.arranged.places == 0)
+        training = training_rows(table, rare[:, None])
+        held = hold_out(training.inputs[:, :1], 2, Stopping(), np.random.default_rng(0), per_gap=2)
+        last = np.flatnonzero(training.order.indices == 0)
         held = [one._replace(random=np.union1d(one.random, last), train=np.setdiff1d(one.train, last)) for one in held]
         held = [one._replace(gap=np.setdiff1d(one.gap, last)) for one in held]
-        settings = settings_of(MODEL, 80)
-        spec = Spec(settings, "bbb+ncp", None, None, learned.encoder.groups, learned.encoder.width, 1, 8)
-        rows, _ = search.told_without(MODEL, spec, learned, held, families(2, quantiles=True), lambda _: None)
+        rows = member_data(training, held)[1].rows
         assert not np.asarray(rows[0].inputs)[:, 1].any()
         found.append(np.asarray(rows[0].targets)[last])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
@@ -143,12 +147,15 @@ def test_what_is_constant_among_the_rows_that_a_member_sees_is_nothing_to_it():
 
 def test_both_halves_calibrate_where_only_some_held_out_rows_are_scored(monkeypatch):
     """With every second row scored, as in large tables, no half may be left without any."""
-    monkeypatch.setattr(holdout, "_SCORED", 16)
+    monkeypatch.setattr(holdout, "_MAX_SCORED", 16)
     seen = []
-    kept = search._calibration
-    monkeypatch.setattr(
-        search, "_calibration", lambda out, *rest: seen.append((out.counts[0, 1] > 0).sum()) or kept(out, *rest)
-    )
+    real = search.calibrate
+
+    def calibrate(held_out, *rest, **options):
+        seen.append((held_out.counts[0, 1] > 0).sum())
+        return real(held_out, *rest, **options)
+
+    monkeypatch.setattr(search, "calibrate", calibrate)
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(300, 2))
     NCPRegressor(members=2, hidden=(4,), random_state=0).fit(inputs, inputs[:, 0])

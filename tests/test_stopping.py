@@ -17,7 +17,7 @@ from ncprior.errors import UserError
 from ncprior.experiments import evaluate, simulate
 from ncprior.experiments.paper import data_parallel, toy
 from ncprior.tables.estimator import NCPRegressor
-from ncprior.tables.options import settings_of
+from ncprior.tables.options import FitOptions
 from test_commands import ENVIRONMENT, NCPRIOR
 
 INTERRUPTED_BY_AN_IMPORT = """
@@ -149,7 +149,7 @@ def test_numbers_without_sense_are_refused(make, message):
     def check():
         made = make()
         if isinstance(made, NCPRegressor):
-            settings_of(made, rows=1_000)
+            FitOptions.of(made).settings_for(1_000)
 
     with pytest.raises(UserError) as refused:
         check()

@@ -42,7 +42,14 @@ def predict(
         from ncprior.cli.summaries import Scores, print_json, print_predict
         from ncprior.data import table_files
         from ncprior.data.column_types import check_held, python_rows
-        from ncprior.tables.columns import count_rows, described, input_types, kept_types, target_names, with_columns
+        from ncprior.tables.columns import (
+            count_rows,
+            input_types,
+            kept_types,
+            prediction_columns,
+            target_names,
+            with_columns,
+        )
         from ncprior.tables.estimator import NCPRegressor
     with stoppable(), kept_place(out, force, table):
         loaded = NCPRegressor.load(model)
@@ -55,8 +62,8 @@ def predict(
             check_held(out, table_files.schema_of(table, schema=types))
         with table_files.write(out) if out else nullcontext() as append, row_bar(count_rows(table)) as advance:
             for piece in table_files.stream(table, schema=types):
-                prediction = loaded._predict(piece, first_row=done + 1)
-                columns = described(prediction, targets, level)
+                prediction = loaded.predict_piece(piece, first_row=done + 1)
+                columns = prediction_columns(prediction, targets, level)
                 scores.add(piece, prediction, columns, done + 1)
                 piece = with_columns(piece, columns)
                 if append:

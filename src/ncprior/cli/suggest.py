@@ -72,10 +72,10 @@ def suggest(
         picker = Picker(count, acquisition, temperature, seed, id_column)
         if out:
             check_held(out, picker.schema(loaded, pool))
-        excluded = picker.known(loaded, exclude) if exclude else set()
+        excluded = picker.keys_in(loaded, exclude) if exclude else set()
         with table_files.write(out) if out else nullcontext() as append:
             with row_bar(count_rows(pool)) as advance:
-                best = picker.best(loaded, picker.stream(loaded, pool), excluded, advance)
+                best = picker.pick(loaded, picker.stream(loaded, pool), excluded, advance)
             suggestions = python_rows(best.rows)  # before the file is there: after that, nothing may fail
             if append:
                 append(best.rows)

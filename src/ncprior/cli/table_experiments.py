@@ -25,11 +25,11 @@ def run(experiment: Any, config: Any, out: Path, resume: bool) -> tuple[dict[str
         from ncprior.experiments.records import Records
         from ncprior.report.page import report
         from ncprior.tables.estimator import NCPRegressor
-        from ncprior.tables.options import settings_of
+        from ncprior.tables.options import FitOptions
 
     # Mistakes in the table and in --set come to light before anything is written.
     loaded = experiment.load(config)
-    settings_of(NCPRegressor(**config.estimator), rows=len(loaded[0].targets))
+    FitOptions.of(NCPRegressor(**config.estimator)).settings_for(len(loaded[0].targets))
     with Records.running(out, experiment.NAME, dataclasses.asdict(config), resume=resume) as records:
         with run_bar() as show:
             results = experiment.experiment(config, loaded, records, show)

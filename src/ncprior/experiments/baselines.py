@@ -18,7 +18,7 @@ from ncprior.core.prediction import Prediction
 from ncprior.core.registry import Style
 from ncprior.data.encoding import Encoder
 from ncprior.experiments.scores import Standardised
-from ncprior.tables.recipe import units
+from ncprior.tables.recipe import shift_and_scale
 
 Fitted = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 """Mean, noise and uncertainty of the rows of a matrix."""
@@ -33,7 +33,7 @@ def fit(name: str, inputs: pa.Table, targets: np.ndarray, seed: int) -> Callable
     """The baseline of this name, trained on these rows: a function that predicts rows of a table."""
     encoder = Encoder.fit(inputs)
     fitted = BASELINES[name].fit(encoder.transform(inputs).astype(np.float64), targets, seed)
-    shift, scale = (float(part[0]) for part in units(targets[:, None], None))
+    shift, scale = (float(part[0]) for part in shift_and_scale(targets[:, None], None))
 
     def predict(rows: pa.Table) -> Standardised:
         mean, noise, uncertainty = fitted(encoder.transform(rows).astype(np.float64))

@@ -28,7 +28,7 @@ from ncprior.experiments.records import Records, summary
 from ncprior.experiments.runs import RunProgress
 from ncprior.experiments.scores import LEVELS, Standardised, detection, predict, scores
 from ncprior.tables.estimator import NCPRegressor
-from ncprior.tables.options import without_effect
+from ncprior.tables.options import FitOptions
 
 NAME = "evaluate"
 
@@ -100,7 +100,7 @@ class Config:
         variants = [VARIANTS[name] for name in self.methods if name in VARIANTS]
         networks = [NCPRegressor(**{**self.estimator, **variant.arguments}) for variant in variants]
         for name in self.estimator if networks else ():
-            if all(name in without_effect(one) for one in networks):
+            if all(name in FitOptions.of(one, check_effects=False).without_effect() for one in networks):
                 raise UserError(f"{name} has no effect on any of {', '.join(self.methods)}; leave it out")
         for name in ("seeds", "splits"):
             if (value := getattr(self, name)) is not None and value < 1:
@@ -149,13 +149,14 @@ def fit(config: Config, data: Labelled, split: Split, method: str, seed: int) ->
     if method in BASELINES:
         return baselines.fit(method, inputs, targets, seed)
     model = network(config.estimator, method).set_params(random_state=seed)
-    return partial(predict, model._learn(inputs, targets, check=False))  # `load` has checked the whole table
+    return partial(predict, model.fit_subset(inputs, targets))  # `load` has checked the whole table
 
 
 def network(arguments: dict[str, Any], method: str) -> NCPRegressor:
     """The network of a method, with those of the arguments for all networks that have an effect on it."""
     model = NCPRegressor(**{**arguments, **VARIANTS[method].arguments})
-    return model.set_params(**{name: NCPRegressor().get_params()[name] for name in without_effect(model)})
+    idle = FitOptions.of(model, check_effects=False).without_effect()
+    return model.set_params(**{name: NCPRegressor().get_params()[name] for name in idle})
 
 
 def evaluate(config: Config, data: Labelled, split: Split, method: str, seed: int) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Standardised(NamedTuple):
 def predict(model: NCPRegressor, inputs: pa.Table) -> Standardised:
     """What an estimator of one target predicts."""
     found = model.predict_distribution(inputs)
-    return Standardised(heavy_tailed(found.whole), float(found.shift[0]), float(found.scale[0]))
+    return Standardised(heavy_tailed(found.standardised), float(found.shift[0]), float(found.scale[0]))
 
 
 def scores(standardised: Standardised, truth: np.ndarray) -> dict[str, Any]:

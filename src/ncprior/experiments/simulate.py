@@ -155,7 +155,7 @@ def advance(config: Config, data: Labelled, run: dict[str, Any], batch: int) -> 
     inputs, targets = data.take(labels)
     # A simulation may begin with two labels, of which nothing can be learned as yet.
     model = NCPRegressor(**{"min_rows": 1, **config.estimator}, random_state=int(fit_seed % 2**31))
-    model._learn(inputs, targets, check=False)  # `load` has checked the whole table
+    model.fit_subset(inputs, targets)  # `load` has checked the whole table
     test_inputs, test_targets = data.take(np.array(run["test"]))
     found = scores(predict(model, test_inputs), test_targets)
     result = {"labels": len(labels), **{metric: found[metric] for metric in METRICS}}

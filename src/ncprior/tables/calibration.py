@@ -1,4 +1,4 @@
-"""What held-out rows say about predictions: how to scale noise and uncertainty, and what members of two kinds count."""
+"""Calibration by held-out rows: scales of noise and uncertainty, and the shares of two families of members."""
 
 import math
 from collections.abc import Sequence
@@ -41,15 +41,15 @@ class Calibration(NamedTuple):
 
 
 _NOISE_SCALES, _UNCERTAINTY_SCALES = 2.0 ** np.arange(-0.6, 1.6, 0.15), 2.0 ** np.arange(0.0, 2.6, 0.5)
-"""What noise and uncertainty may be multiplied with. Uncertainty is never lowered: held-out rows are closer to the data
-than rows to come may be, and where noise alone explains them, they would undo the prior that keeps others uncertain."""
+"""Factors of noise and uncertainty to choose from. Uncertainty is never lowered: new rows may be further from the data
+than held-out ones, which would undo the prior where noise alone explains them."""
 
-_FOR_EQUAL = 0.05
-"""What equal shares are worth, in nats: rows to come are further from the data than those that are held out. With few
-rows they are worth as much as one row more."""
+_EQUAL_SHARES_BONUS = 0.05
+"""What equal shares are worth, in nats: new rows are further from the data than held-out ones. With few rows they are
+worth as much as one row more."""
 
-_LOWEST = -1e6
-"""Log density of rows that are predicted worse than numbers can say."""
+_MIN_LOG_DENSITY = -1e6
+"""Stands for log densities that are not finite."""
 
 
 @jax.jit
@@ -73,20 +73,22 @@ def best_scales(prediction: Predictive, targets: np.ndarray, weights: np.ndarray
 
 
 def log_density(prediction: Predictive, targets: np.ndarray) -> np.ndarray:
-    """The log density of every target, which is a number however badly it is predicted."""
-    return np.nan_to_num(np.asarray(_log_prob(prediction, targets), np.float64), nan=_LOWEST, neginf=_LOWEST)
+    """The log density of every target, at least -1e6."""
+    return np.nan_to_num(
+        np.asarray(_log_prob(prediction, targets), np.float64), nan=_MIN_LOG_DENSITY, neginf=_MIN_LOG_DENSITY
+    )
 
 
 _log_prob = jax.jit(lambda prediction, targets: heavy_tailed(prediction).log_prob(targets))
 
 
 class Densities(NamedTuple):
-    """Log densities of held-out rows of one kind by two predictions, and what the rows count."""
+    """Log densities of held-out rows of one kind by two predictions, and the weights of the rows."""
 
     first: np.ndarray
     second: np.ndarray
-    weights: np.ndarray | None = None  # all the same without
-    number: float | None = None  # of rows that say as much, if their weights differ
+    weights: np.ndarray | None = None
+    effective_number: float | None = None  # of rows, if their weights differ
 
 
 def best_share(kinds: Sequence[Densities]) -> float:
@@ -96,23 +98,23 @@ def best_share(kinds: Sequence[Densities]) -> float:
     little difference.
     """
     shares = np.linspace(0.02, 0.98, 49)
-    fewest = min((kind.number or len(kind.first) for kind in kinds), default=1)
-    score = (_FOR_EQUAL + 1 / fewest) * (np.log(shares) + np.log(1 - shares))
+    fewest = min((kind.effective_number or len(kind.first) for kind in kinds), default=1)
+    score = (_EQUAL_SHARES_BONUS + 1 / fewest) * (np.log(shares) + np.log(1 - shares))
     for first, second, weights, _ in kinds:
         mixed = np.logaddexp(first + np.log(1 - shares[:, None]), second + np.log(shares[:, None]))
         score = score + np.average(mixed, axis=1, weights=weights) / len(kinds)
     return float(shares[np.argmax(score)])
 
 
-def mean_density(logs: np.ndarray) -> np.ndarray:
+def log_mean_density(logs: np.ndarray) -> np.ndarray:
     """The logarithm of the members' mean density, from ``[members, rows, outputs]``."""
     return np.logaddexp.reduce(logs, axis=0) - math.log(len(logs))
 
 
-def with_all_rows(train: float, out: float) -> float:
-    """What to multiply the noise of networks with that learn from all rows, if it suits them with ``out`` held out.
+def refit_noise_factor(train: float, out: float) -> float:
+    """Noise correction after refitting on all rows, ``out`` of which were held out and ``train`` were not.
 
-    Errors fall with about the fourth root of the number of rows. And scales that are best for few rows, two of them,
-    are too small for others: as many degrees of freedom are lost.
+    Errors fall with about the fourth root of the number of rows. And two scales that were fitted to few rows are too
+    small for others: two degrees of freedom are lost.
     """
     return (train / (train + out)) ** 0.25 * math.sqrt(out / (out - 2)) if out > 2 else 1.0

@@ -1,8 +1,7 @@
-"""Columns of people's tables: those that a model reads, and those that tell of its predictions."""
+"""Columns of tables: those that a model reads, and those of its predictions."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -40,12 +39,14 @@ def target_names(model: NCPRegressor) -> list[str]:
     return ["y"] if outputs == 1 else [f"y{i}" for i in range(outputs)]
 
 
-def described(prediction: Distribution, targets: Sequence[str], level: float | None = None) -> dict[str, np.ndarray]:
-    """The columns that tell of a prediction, with an interval if it has a level; names end in the target of several."""
-    told = {name: getattr(prediction, name) for name in ("mean", "std", "uncertainty", "noise")}
+def prediction_columns(
+    prediction: Distribution, targets: Sequence[str], level: float | None = None
+) -> dict[str, np.ndarray]:
+    """Columns of a prediction, with an interval if there is a level; names end in the target if there are several."""
+    values_of = {name: getattr(prediction, name) for name in ("mean", "std", "uncertainty", "noise")}
     if level is not None:
-        told["lower"], told["upper"] = prediction.interval(level)
-    columns = {name: values.reshape(-1, len(targets)) for name, values in told.items()}
+        values_of["lower"], values_of["upper"] = prediction.interval(level)
+    columns = {name: values.reshape(-1, len(targets)) for name, values in values_of.items()}
     several = len(targets) > 1
     return {
         f"{name}_{target}" if several else name: values[:, i]
@@ -54,7 +55,7 @@ def described(prediction: Distribution, targets: Sequence[str], level: float | N
     }
 
 
-def with_columns(table: pa.Table, columns: Mapping[str, Any], at: int | None = None) -> pa.Table:
+def with_columns(table: pa.Table, columns: Mapping[str, np.ndarray], at: int | None = None) -> pa.Table:
     """The table with more columns, at its end or elsewhere; a prefix tells them from columns of the same name."""
     prefix, names = "", set(table.column_names)
     while any(prefix + name in names for name in columns):

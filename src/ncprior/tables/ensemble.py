@@ -1,17 +1,17 @@
-"""Ensembles for people's tables: members trained together, for as long as rows that they have not seen get better.
+"""Ensembles: members trained together, for as long as predictions of held-out rows get better.
 
 How long to train matters more than any other setting, and training rows cannot tell. So every member first trains
-without some of its rows: those around a random place of a random column (a gap, to see what happens off the data) and
+without some of its rows: those around a random value of a random column (a gap, to see what happens off the data) and
 some at random. The number of steps after which held-out rows are predicted best, by each member on average or by all
 together, is the number for which the members are trained anew on all rows. They also say how to scale noise and
-uncertainty, and what members of two kinds should count in the mixture.
+uncertainty, and the shares of two families of members in the mixture.
 """
 
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -22,49 +22,50 @@ from jax import Array
 
 from ncprior.core.blocks import predict_in_blocks
 from ncprior.core.input_priors import InputPrior
+from ncprior.core.networks import Network
 from ncprior.core.prediction import Predictive, heavy_tailed
 from ncprior.core.row_weights import effective_number
 from ncprior.core.training import Learner, Trainer, combine
-from ncprior.tables.calibration import Calibration, Densities, best_scales, best_share, log_density, mean_density
+from ncprior.tables.calibration import Calibration, Densities, best_scales, best_share, log_density, log_mean_density
 from ncprior.tables.families import Family
-from ncprior.tables.holdout import Holdout, Look, Stopping, held_numbers
-from ncprior.tables.input_features import Sight
+from ncprior.tables.holdout import Evaluation, Holdout, Stopping, holdout_indices
+from ncprior.tables.input_features import InputFeatures
 from ncprior.tables.member_rows import MemberRows
 
 _NO_WARM_UP = np.int32(1 << 20)
-"""Steps that members which go on are taken to have behind them, so that they do not warm up again."""
+"""Step count of members whose training continues, so that they do not warm up again."""
 
 
-class Search(NamedTuple):
-    """How long to train: the best number of steps, the weights there, and every look on the way."""
+class StoppedTraining(NamedTuple):
+    """The best number of steps, the weights there, and every evaluation on the way."""
 
     steps: int
-    weights: Any
-    looks: list[Look]
+    weights: Network
+    evaluations: list[Evaluation]
 
 
-class Table(NamedTuple):
-    """What a member is told about the table besides its rows."""
+class TableInfo(NamedTuple):
+    """What a member knows about a table besides its rows."""
 
-    sight: Sight | None  # None for trunks that have none
+    features: InputFeatures | None  # None for trunks that have none
     input_prior: InputPrior | None  # takes the place of the method's own
 
 
-class HeldOut(NamedTuple):
-    """What members say of the rows that they hold out, in a gap and at random, in a unit that all share."""
+class HeldOutPredictions(NamedTuple):
+    """Predictions of the rows that members hold out, in a gap and at random, in a unit that all share."""
 
     prediction: Predictive  # [members, 2 * n, outputs]
     targets: np.ndarray  # likewise
-    counts: np.ndarray  # [members, 2, n]: what each row counts, 0 for those that only fill up
+    counts: np.ndarray  # [members, 2, n]: weights of the rows, 0 for padding
     copies: np.ndarray  # how many copies of each row there are
-    numbers: np.ndarray  # of the rows
+    indices: np.ndarray  # of the rows
 
-    def of(self, members: np.ndarray) -> "HeldOut":
-        """What these members say."""
+    def of(self, members: np.ndarray) -> "HeldOutPredictions":
+        """Those of some members."""
         return jax.tree.map(lambda leaf: leaf[members], self)
 
     def best_scales(self) -> tuple[float, float]:
-        """What noise and uncertainty must be multiplied with for these rows to be predicted best."""
+        """The factors of noise and uncertainty that predict these rows best."""
         total = self.counts.sum(2, keepdims=True)
         shares = self.counts / np.where(total > 0, total, 1.0)
         return best_scales(self.prediction, self.targets, shares.reshape(len(shares), -1).astype(np.float32))
@@ -79,7 +80,7 @@ class HeldOut(NamedTuple):
         pairs = smooth.members[: len(sharp.members)]  # the last smooth member may have no partner
         inside, at = self.counts[pairs, 0] > 0, self.counts[0, 1] > 0
         gap = [density[pairs, 0][inside], density[sharp.members, 0][inside]]
-        random = [mean_density(density[family.members, 1][:, at]) for family in (smooth, sharp)]
+        random = [log_mean_density(density[family.members, 1][:, at]) for family in (smooth, sharp)]
         kinds = [
             (*gap, self.counts[pairs, 0][inside], self.copies[pairs, 0][inside]),
             (*random, self.counts[0, 1, at], self.copies[0, 1, at]),
@@ -97,6 +98,16 @@ class HeldOut(NamedTuple):
 Members = list[Learner]
 """Members of an ensemble in groups that are trained together, each with a leading axis."""
 
+Result = TypeVar("Result")
+
+
+class Stretch(NamedTuple):
+    """A part of training, from step ``first`` to before step ``last``, on so many labels."""
+
+    labels: int | Array
+    first: int | Array
+    last: int | Array
+
 
 class Ensemble:
     """Members of one method on tables of one shape. A program compiles once for every padded number of rows."""
@@ -105,7 +116,7 @@ class Ensemble:
         self.trainer = trainer
         self.static = trainer.static(inputs, outputs)
         self._start = jax.jit(jax.vmap(self._begin, in_axes=(None, 0, 0, 0, 0)))
-        self._run = jax.jit(self._stretches, donate_argnums=0)
+        self._run = jax.jit(self._train_group, donate_argnums=0)
         self._compiled: set[tuple[int, ...]] = set()  # shapes of rows that there is a program for
         self._restart = jax.jit(jax.vmap(trainer.optimizer.init))
         self._predict_held = jax.jit(lambda w, rows, held: rows.in_shared_unit(self._predict(w, rows.inputs[held])))
@@ -114,19 +125,19 @@ class Ensemble:
         self,
         rows: MemberRows,
         visible: Sequence[np.ndarray],
-        tables: Sequence[Table],
+        tables: Sequence[TableInfo],
         seeds: Sequence[int] | np.ndarray,
-        weights: Any = None,
+        weights: Network | None = None,
     ) -> Members:
-        """Members that see these rows, in a buffer with room for all; fresh ones, or those with these weights."""
+        """Members that train on the ``visible`` rows, fresh ones or those with these weights."""
         self.trainer.check_labels(min(map(len, visible)))
         size = self.trainer.buffer(len(rows.inputs))
         numbers = np.stack([np.pad(part, (0, size - len(part))) for part in visible]).astype(np.int32)
 
         def begin(group: slice) -> Learner:
             keys = jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32)[group])
-            told = jax.tree.map(lambda *leaves: np.stack(leaves), *tables[group])
-            members = self._start(rows, numbers[group], *told, keys)
+            about = jax.tree.map(lambda *leaves: np.stack(leaves), *tables[group])
+            members = self._start(rows, numbers[group], *about, keys)
             if weights is None:
                 return members
             given = jax.tree.map(lambda leaf: leaf[group], weights)
@@ -138,121 +149,129 @@ class Ensemble:
     def search(
         self,
         rows: Sequence[MemberRows],
-        held: Sequence[Holdout],
-        tables: Sequence[Table],
+        holdouts: Sequence[Holdout],
+        tables: Sequence[TableInfo],
         seeds: Sequence[int] | np.ndarray,
+        *,
         stopping: Stopping,
-        show: Callable[[int, float], None],
-    ) -> Search:
+        report: Callable[[int, float], None],
+    ) -> StoppedTraining:
         """Trains members without their held-out rows until these are predicted no better.
 
-        Each has ``rows`` of its own: the same ones, but encoded without what it holds out.
+        Args:
+            rows: For each member the same rows, but encoded without what it holds out.
+            holdouts: MemberRows that each member trains on and holds out.
+            tables: What each member knows about the table.
+            seeds: One for each member.
+            stopping: When to score and when to stop.
+            report: Called with the step and the score at every evaluation.
         """
-        members = self.start(rows[0], [one.train for one in held], tables, seeds)
-        looks: list[Look] = []
+        members = self.start(rows[0], [one.train for one in holdouts], tables, seeds)
+        labels = len(holdouts[0].train)
+        evaluations: list[Evaluation] = []
         best, weights, since, score = -np.inf, self.gather(members), 0, -np.inf
-        for step in stopping.looks():
-            members, look = self.train(members, rows, len(held[0].train), looks[-1].step if looks else 0, step, held)
-            looks.append(look)
-            before, score = score, look.score(stopping.gap_share, stopping.together)
+        for step in stopping.evaluation_steps():
+            stretch = Stretch(labels, evaluations[-1].step if evaluations else 0, step)
+            members, evaluation = self.train(members, rows, stretch, holdouts)
+            evaluations.append(evaluation)
+            before, score = score, evaluation.score(stopping.gap_share, stopping.together)
             since += 1
-            if score > best + stopping.least:
+            if score > best + stopping.min_delta:
                 best, weights, since = score, self.gather(members), 0
-            show(step, score)
-            rising = score > before + stopping.least
-            if since >= stopping.patience and step >= stopping.fewest and not rising:
+            report(step, score)
+            rising = score > before + stopping.min_delta
+            if since >= stopping.patience and step >= stopping.min_steps and not rising:
                 break
-        return Search(looks[len(looks) - 1 - since].step, weights, looks)
+        return StoppedTraining(evaluations[len(evaluations) - 1 - since].step, weights, evaluations)
 
     def train(
         self,
         members: Members,
         rows: MemberRows | Sequence[MemberRows],
-        labels: int,
-        first: int,
-        last: int,
-        held: Sequence[Holdout] | None = None,
-    ) -> tuple[Members, Look]:
-        """The members after steps ``first`` to ``last``, and their scores on what they hold out.
+        stretch: Stretch,
+        holdouts: Sequence[Holdout] | None = None,
+    ) -> tuple[Members, Evaluation]:
+        """The members after a stretch of training, and their scores on what they hold out.
 
         They share ``rows``, or each has its own.
         """
-        places = groups(sum(len(group.failed) for group in members))
+        positions = groups(sum(len(group.failed) for group in members))
         shared = rows if isinstance(rows, MemberRows) else rows[0]
-        numbers, sizes = held_numbers(held, places[-1].stop, len(shared.inputs))
-        limits = tuple(np.int32(value) for value in (labels, first, last))
+        indices, sizes = holdout_indices(holdouts, positions[-1].stop, len(shared.inputs))
+        limits = jax.tree.map(np.int32, stretch)
 
-        def run(group: Learner, place: slice) -> tuple[Learner, Array]:
-            own = rows if isinstance(rows, MemberRows) else rows[place]
+        def run(group: Learner, position: slice) -> tuple[Learner, Array]:
+            own = rows if isinstance(rows, MemberRows) else rows[position]
             if not isinstance(own, MemberRows):
                 own = own[0] if len(own) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *own)
-            return jax.block_until_ready(self._run(group, own, numbers[place], *limits))
+            return jax.block_until_ready(self._run(group, own, indices[position], limits))
 
         # The first of all alone, so that the program is not compiled by every thread.
         alone = 0 if shared.inputs.shape in self._compiled else 1
-        done = [run(members[0], places[0])] if alone else []
+        done = [run(members[0], positions[0])] if alone else []
         self._compiled.add(shared.inputs.shape)
-        done += in_threads(run, members[alone:], places[alone:])
+        done += in_threads(run, members[alone:], positions[alone:])
         density = np.concatenate([np.asarray(part, np.float64) for _, part in done])
-        return [group for group, _ in done], Look.at(last, density, _counts(shared, numbers, sizes))
+        return [group for group, _ in done], Evaluation.at(int(stretch.last), density, _counts(shared, indices, sizes))
 
-    def held_out(self, weights: Any, rows: Sequence[MemberRows], held: Sequence[Holdout]) -> HeldOut:
-        """What members with these weights say of the rows that they hold out."""
-        numbers, sizes = held_numbers(held, len(held), len(rows[0].inputs))
-        places = numbers.reshape(len(held), -1)
-        parts = self._predict_each(weights, rows, places)
+    def predict_held_out(
+        self, weights: Network, rows: Sequence[MemberRows], holdouts: Sequence[Holdout]
+    ) -> HeldOutPredictions:
+        """Predictions of members with these weights for the rows that they hold out."""
+        indices, sizes = holdout_indices(holdouts, len(holdouts), len(rows[0].inputs))
+        each = indices.reshape(len(holdouts), -1)
+        predictions = self._predict_each(weights, rows, each)
         targets = np.stack(
-            [one.in_shared_unit(np.asarray(one.targets)[part]) for one, part in zip(rows, places, strict=True)]
+            [one.in_shared_unit(np.asarray(one.targets)[part]) for one, part in zip(rows, each, strict=True)]
         )
-        copies = np.asarray(rows[0].weights.copies)[numbers]
-        return HeldOut(parts, targets, _counts(rows[0], numbers, sizes), copies, numbers)
+        copies = np.asarray(rows[0].weights.copies)[indices]
+        return HeldOutPredictions(predictions, targets, _counts(rows[0], indices, sizes), copies, indices)
 
-    def predict_rows(self, weights: Any, rows: Sequence[MemberRows], numbers: np.ndarray) -> Predictive:
-        """What members with these weights say of rows of these numbers, ``[members, rows, outputs]``."""
-        size = held_numbers(None, 1, len(rows[0].inputs))[0].size  # for which there is a program
+    def predict_rows(self, weights: Network, rows: Sequence[MemberRows], indices: np.ndarray) -> Predictive:
+        """Predictions ``[members, rows, outputs]`` of members with these weights for some rows."""
+        size = holdout_indices(None, 1, len(rows[0].inputs))[0].size  # for which there is a program
         parts = []
-        for start in range(0, len(numbers), size):
-            part = numbers[start : start + size]
+        for start in range(0, len(indices), size):
+            part = indices[start : start + size]
             filled = np.pad(part, (0, size - len(part))).astype(np.int32)
             predicted = self._predict_each(weights, rows, [filled] * len(rows))
             parts.append(jax.tree.map(lambda leaf, part=part: leaf[:, : len(part)], predicted))
         return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts)
 
     def _predict_each(
-        self, weights: Any, rows: Sequence[MemberRows], numbers: Sequence[np.ndarray] | np.ndarray
+        self, weights: Network, rows: Sequence[MemberRows], indices: Sequence[np.ndarray] | np.ndarray
     ) -> Predictive:
-        """Every member's prediction of its rows of these numbers, in a unit that all share."""
+        """Every member's prediction of some of its rows, in a unit that all share."""
 
-        def run(i: int) -> Any:
+        def run(i: int) -> Predictive:
             own = jax.tree.map(lambda leaf: leaf[i], weights)
-            return jax.tree.map(np.asarray, self._predict_held(own, rows[i], numbers[i]))
+            return jax.tree.map(np.asarray, self._predict_held(own, rows[i], indices[i]))
 
-        places = range(len(rows))
-        parts = [run(0), *in_threads(run, places[1:])]  # the first alone, as it may have to be compiled
+        parts = [run(0), *in_threads(run, range(1, len(rows)))]  # the first alone, as it may have to be compiled
         return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
 
-    def gather(self, members: Members) -> Any:
+    def gather(self, members: Members) -> Network:
         """The weights that all members predict with, on a leading axis."""
         parts = [jax.tree.map(np.asarray, self.weights(group)) for group in members]
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
-    def weights(self, member: Learner) -> Any:
+    def weights(self, member: Learner) -> Network:
         """The weights that a member predicts with: the average, if its optimiser keeps one."""
         return getattr(member.optimizer, "average", member.params)
 
     def _begin(
-        self, rows: MemberRows, visible: Array, sight: Sight | None, prior: InputPrior | None, key: Array
+        self, rows: MemberRows, visible: Array, features: InputFeatures | None, prior: InputPrior | None, key: Array
     ) -> Learner:
-        def prepare(network: Any) -> Any:
-            return network if sight is None else eqx.tree_at(lambda whole: whole.trunk.sight, network, sight)
+        def prepare(network: Network) -> Network:
+            return network if features is None else eqx.tree_at(lambda whole: whole.trunk.features, network, features)
 
         return self.trainer.start(rows.rows, visible, key=key, prepare=prepare)._replace(input_prior=prior)
 
-    def _stretches(self, members: Learner, rows: MemberRows, held: Array, *limits: Array) -> Any:
-        """The program: `_stretch` for every member of a group."""
+    def _train_group(self, members: Learner, rows: MemberRows, held: Array, stretch: Stretch) -> tuple[Learner, Array]:
+        """The program: `_train_member` for every member of a group."""
 
         def one(member: Learner, rows: MemberRows, held: Array) -> tuple[Learner, Array]:
-            return self._stretch(member, rows, held, *limits)
+            return self._train_member(member, rows, held, stretch)
 
         if len(held) > 1:
             return jax.vmap(one, (0, 0 if rows.inputs.ndim == 3 else None, 0))(members, rows, held)
@@ -261,29 +280,29 @@ class Ensemble:
         alone = one(member, rows, own)
         return jax.tree.map(lambda leaf: leaf[None], alone)
 
-    def _stretch(
-        self, member: Learner, rows: MemberRows, held: Array, labels: Array, first: Array, last: Array
-    ) -> tuple[Learner, Array]:
+    def _train_member(self, member: Learner, rows: MemberRows, held: Array, stretch: Stretch) -> tuple[Learner, Array]:
         """Trains one member and scores it on its held-out rows of both kinds."""
-        member = self.trainer.train_steps(member, rows.rows, self.static, labels, first=first, last=last)
+        member = self.trainer.train_steps(
+            member, rows.rows, self.static, stretch.labels, first=stretch.first, last=stretch.last
+        )
         prediction = self._predict(self.weights(member), rows.inputs[held.reshape(-1)])
         density = heavy_tailed(prediction).log_prob(rows.targets[held.reshape(-1)])
         density = density - jnp.log(rows.scale)
         return member, density.reshape(*held.shape, -1)
 
-    def _predict(self, weights: Any, inputs: Array) -> Predictive:
+    def _predict(self, weights: Network, inputs: Array) -> Predictive:
         """One member's prediction for rows ``[rows, inputs]``."""
         return predict_in_blocks(partial(self.trainer.method, combine(weights, self.static)), inputs)
 
 
-def _counts(rows: MemberRows, numbers: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """What rows of these numbers ``[members, 2, n]`` count, of which so many ``[members, 2]`` are in use."""
-    in_use = np.arange(numbers.shape[-1]) < sizes[..., None]
-    return np.where(in_use, np.asarray(rows.weights.values, np.float64)[numbers], 0.0)
+def _counts(rows: MemberRows, indices: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Weights of the rows ``[members, 2, n]``, of which so many ``[members, 2]`` are in use."""
+    in_use = np.arange(indices.shape[-1]) < sizes[..., None]
+    return np.where(in_use, np.asarray(rows.weights.values, np.float64)[indices], 0.0)
 
 
-def in_threads(function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
-    """``map`` over all cores; what has not begun is dropped on Ctrl-C or an error, and nobody waits for the rest."""
+def in_threads(function: Callable[..., Result], *arguments: Sequence[Any]) -> list[Result]:
+    """``map`` over all cores; on Ctrl-C or an error, calls that have not begun are dropped and others not awaited."""
     pool = ThreadPoolExecutor(max_workers=cores())
     try:
         return list(pool.map(function, *arguments))

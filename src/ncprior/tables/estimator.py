@@ -30,11 +30,15 @@ from ncprior.data.labelled import LARGEST, check_inputs
 from ncprior.data.table_files import as_table
 from ncprior.errors import UserError
 from ncprior.processes import check_process
-from ncprior.tables import batch_features, fitting, saving
+from ncprior.tables import batch_features, saving
 from ncprior.tables.batches import DEFAULT_RULE, RULES, acquisitions
-from ncprior.tables.options import check_arguments
+from ncprior.tables.calibration import Calibration
+from ncprior.tables.fitting import Fitted, continue_fit, fit
+from ncprior.tables.options import FitOptions
 from ncprior.tables.predictions import Distribution
 from ncprior.tables.progress import FitProgress, progress_bar
+from ncprior.tables.recipe import LabelledTable
+from ncprior.tables.search import Validation
 
 
 class NCPRegressor(RegressorMixin, BaseEstimator):
@@ -127,11 +131,18 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         rows. Others are relative: only their proportions matter, and ``w`` and ``2 w`` give the same model unless one
         of them is whole. 0 leaves a row out.
         """
-        return self._learn(X, y, sample_weight, go_on=self.warm_start and hasattr(self, "weights_"))
+        return self._learn(X, y, sample_weight, resume=self.warm_start and hasattr(self, "fitted_"))
+
+    def fit_subset(self, X: Any, y: Any) -> "NCPRegressor":  # noqa: N803
+        """`fit` for some rows of a table that was checked as a whole, by `ncprior.data.labelled.check_inputs`.
+
+        `fit` refuses a table with columns that look like mistakes, which a few rows of a good table may have too.
+        """
+        return self._learn(X, y, check=False)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "NCPRegressor":  # noqa: N803
         """One pass over rows that have come in, from the present weights; the first call is `fit` of one pass."""
-        return self._learn(X, y, sample_weight, go_on=hasattr(self, "weights_"), epochs=1)
+        return self._learn(X, y, sample_weight, resume=hasattr(self, "fitted_"), epochs=1)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:  # noqa: N803
         """The mean, and with ``return_std`` the standard deviation, of uncertainty and noise together."""
@@ -140,7 +151,24 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
 
     def predict_distribution(self, X: Any) -> Distribution:  # noqa: N803
         """The whole prediction in units of the target: mean, noise, uncertainty, intervals, densities."""
-        return self._predict(self._table(X), first_row=1)
+        return self.predict_piece(self._table(X))
+
+    def predict_piece(self, table: pa.Table, first_row: int = 1) -> Distribution:
+        """Predictions for a piece of a larger table.
+
+        Args:
+            table: Rows that have the columns of training, found by their names; other columns are ignored.
+            first_row: The number of the first row in the whole table, from which error messages count.
+
+        >>> X = np.linspace(-1, 1, 40)[:, None]
+        >>> model = NCPRegressor(members=1, epochs=1, random_state=0).fit(pa.table({"x": X[:, 0]}), X[:, 0])
+        >>> model.predict_piece(pa.table({"id": ["a", "b"], "x": [0.1, 0.2]}), first_row=1001).mean.shape
+        (2,)
+        """
+        check_is_fitted(self)
+        fitted = self.fitted_
+        prediction = fitted.predict(table, first_row)
+        return Distribution(prediction, fitted.target_shift, fitted.target_scale, fitted.flat)
 
     def information_gain(self, X: Any) -> np.ndarray:  # noqa: N803
         """What a label for each row is expected to tell, in nats per output."""
@@ -189,29 +217,34 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
                 raise UserError(
                     f"temperature is for scores of rows, and {acquisition} is a rule for batches; leave it out"
                 )
-            fitted = self._fitted()
-            known = fitted.known if labelled is None else fitted.encoder.transform(self._table(labelled))
-            return batch_features.pick_batch(RULES[acquisition], fitted, table, known, excluded, n, key)
+            fitted = self.fitted_
+            rows = None if labelled is None else fitted.encoder.transform(self._table(labelled))
+            rule = RULES[acquisition]
+            return batch_features.pick_batch(rule, fitted, table, n, key=key, labelled=rows, excluded=excluded)
         if not callable(acquisition) and acquisition not in acquisitions():
             names = ", ".join(acquisitions())
             raise UserError(f"unknown acquisition {acquisition!r}: choose from {names}, or give a score's function")
-        scores = self._predict(table, first_row=1).score(acquisition).astype(np.float32)
+        scores = self.predict_piece(table).score(acquisition).astype(np.float32)
         if np.isnan(scores).any():
             raise UserError(f"acquisition {acquisition!r} gives scores that are no numbers; mend it")
         draw: Draw = "without_replacement" if temperature or acquisition == "random" else "greedy"
-        rule = Acquisition(draw=draw)
-        return np.asarray(rule.pick(jnp.asarray(scores / (temperature or 1.0)), jnp.asarray(excluded), n, key=key))
+        drawn = Acquisition(draw=draw)
+        return np.asarray(drawn.pick(jnp.asarray(scores / (temperature or 1.0)), jnp.asarray(excluded), n, key=key))
 
     def sample_functions(self, X: Any, n: int = 20, *, random_state: Any = None) -> np.ndarray:  # noqa: N803
         """``n`` functions from the belief over the mean, at these rows: ``[n, rows]``, or with outputs at last."""
         key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
-        functions = batch_features.sample(self._fitted(), self._table(X), n, key)
-        return functions[..., 0] if self._flat_ else functions
+        table = self._table(X)
+        functions = batch_features.sample_functions(self.fitted_, table, n, key)
+        return functions[..., 0] if self.fitted_.flat else functions
 
     def save(self, path: str | Path) -> None:
         """Writes the model as one file: JSON and weights, nothing that runs when it is loaded."""
         check_is_fitted(self)
-        saving.save(self, Path(path))
+        names = getattr(self, "feature_names_in_", None)
+        feature_names = None if names is None else [str(name) for name in names]
+        model = saving.SavedModel(self.fitted_, self.get_params(deep=False), feature_names, self.n_features_in_)
+        saving.save(Path(path), model, self._options_of)
 
     @classmethod
     def load(
@@ -223,7 +256,19 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         input_prior: InputPrior | None = None,
     ) -> "NCPRegressor":
         """The model in a file; what is your own is code, which a file does not hold, and must be given again."""
-        return saving.load(cls, Path(path), {"method": method, "trunk": trunk, "input_prior": input_prior})
+        own = {"method": method, "trunk": trunk, "input_prior": input_prior}
+        saved = saving.load(Path(path), own, cls._get_param_names(), cls._options_of)
+        model = cls(**saved.parameters)
+        model.fitted_ = saved.fitted
+        model.n_features_in_ = saved.features
+        if saved.feature_names is not None:
+            model.feature_names_in_ = np.array(saved.feature_names, dtype=object)
+        return model
+
+    @classmethod
+    def _options_of(cls, parameters: dict[str, Any]) -> FitOptions:
+        """The options of an estimator with these parameters, some of which may have no effect."""
+        return FitOptions.of(cls(**parameters), check_effects=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -240,46 +285,32 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         y: Any,
         sample_weight: Any = None,
         *,
-        go_on: bool = False,
+        resume: bool = False,
         epochs: int | None = None,
         check: bool = True,
     ) -> "NCPRegressor":
-        """Learns anew or goes on; ``check`` is for a whole table, of which some rows could look like a mistake."""
+        """Learns anew or from the present weights; ``check`` is for a whole table."""
         started = time.monotonic()
-        check_arguments(self)
-        table = self._table(X, reset=not go_on)
-        if check and not go_on:
+        options = FitOptions.of(self)
+        table = self._table(X, reset=not resume)
+        if check and not resume:
             check_inputs(table)
         targets, names = _targets(y)
         if len(targets) != table.num_rows:
             raise UserError(f"X has {table.num_rows} rows and y has {len(targets)}; give one target for each row")
         flat = targets.ndim == 1
-        targets = targets.reshape(len(targets), -1)
-        weights, repeated = None, False
+        labelled = LabelledTable(table, targets.reshape(len(targets), -1), None, flat=flat, target_names=names)
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, np.zeros(table.num_rows))
-            if (weights < 0).any():
-                raise UserError("Negative values in data passed to `sample_weight`: every weight must be at least 0")
-            if weights.max() > LARGEST:
-                raise UserError("sample_weight has values above 1e30, too large to compute with; give smaller weights")
-            above_one = bool((weights > 1).any())
-            table, targets, weights = _weighted(table, targets, weights)
-            repeated = above_one and weights is None
+            labelled = _weighted(labelled, _check_sample_weight(sample_weight, np.zeros(table.num_rows)))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        if go_on and flat != getattr(self, "_flat_", flat):
+        if resume and flat != self.fitted_.flat:
             raise UserError("y has another number of axes or outputs than before; give it in the same shape")
-        with progress_bar(self.verbose, self.callbacks) as show:
-            if go_on:
-                fitted = fitting.go_on(
-                    self, self._fitted(), table, targets, weights, seed, epochs, show, self._members_
-                )
+        with progress_bar(self.verbose, self.callbacks) as report:
+            if resume:
+                fitted = continue_fit(self.fitted_, labelled, options, seed=seed, epochs=epochs, report=report)
             else:
-                fitted = fitting.fit(self, Encoder.fit(table), table, targets, weights, seed, epochs, show, repeated)
-        self._keep(fitted)
-        if not go_on:
-            self._flat_, self.target_names_ = flat, names
-            self._members_: int = self.members
-        self.fit_seconds_ = time.monotonic() - started
+                fitted = fit(labelled, options, seed=seed, epochs=epochs, report=report)
+        self.fitted_: Fitted = fitted._replace(seconds=time.monotonic() - started)
         return self
 
     def _table(self, X: Any, *, reset: bool = False) -> pa.Table:  # noqa: N803
@@ -301,23 +332,54 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             table = table.rename_columns([column.name for column in self.encoder_.columns])
         return table
 
-    def _fitted(self) -> "fitting.Fitted":
-        check_is_fitted(self)
-        units = (self.target_shift_, self.target_scale_)
-        return fitting.Fitted(self._spec_, self.encoder_, self.weights_, self.calibration_, *units, *self._about())
+    @property
+    def encoder_(self) -> Encoder:
+        """How columns become numbers."""
+        return self.fitted_.encoder
 
-    def _about(self) -> tuple[Any, ...]:
-        return self.steps_, self.validation_, self.n_rows_, self._known_
+    @property
+    def calibration_(self) -> Calibration:
+        """Scales of noise and uncertainty, and the share of each member."""
+        return self.fitted_.calibration
 
-    def _keep(self, fitted: "fitting.Fitted") -> None:
-        self._spec_, self.encoder_, self.weights_, self.calibration_, *units = fitted[:6]
-        self.target_shift_, self.target_scale_ = units
-        self.steps_, self.validation_, self.n_rows_, self._known_ = fitted[6:]
+    @property
+    def steps_(self) -> tuple[int, ...]:
+        """Steps of training of each member."""
+        return self.fitted_.steps
 
-    def _predict(self, table: pa.Table, first_row: int) -> Distribution:
-        """Predicts a piece of a larger table; errors count rows from ``first_row``."""
-        whole = self._fitted().predict(table, first_row)
-        return Distribution(whole, self.target_shift_, self.target_scale_, self._flat_)
+    @property
+    def validation_(self) -> Validation | None:
+        """Scores on held-out rows; None if none were held out."""
+        return self.fitted_.validation
+
+    @property
+    def n_rows_(self) -> int:
+        """Rows learned from."""
+        return self.fitted_.rows
+
+    @property
+    def target_names_(self) -> list[str] | None:
+        """Names of the outputs, if y had any."""
+        return self.fitted_.target_names
+
+    @target_names_.setter
+    def target_names_(self, names: list[str] | None) -> None:
+        self.fitted_ = self.fitted_._replace(target_names=names)
+
+    @property
+    def target_shift_(self) -> np.ndarray:
+        """Mean of every output in training."""
+        return self.fitted_.target_shift
+
+    @property
+    def target_scale_(self) -> np.ndarray:
+        """Standard deviation of every output in training."""
+        return self.fitted_.target_scale
+
+    @property
+    def fit_seconds_(self) -> float:
+        """Seconds that the last training took."""
+        return self.fitted_.seconds
 
 
 def _targets(y: Any) -> tuple[np.ndarray, list[str] | None]:
@@ -339,19 +401,26 @@ def _targets(y: Any) -> tuple[np.ndarray, list[str] | None]:
     return values, names
 
 
-_MOST_COPIES = 10
+_MAX_COPIES = 10
 """Whole-number weights are taken as equal rows if that makes at most this many times the rows."""
 
-
-_LEAST = 1e-30
+_MIN_WEIGHT = 1e-30
 """Rows that count less than this, with the heaviest as 1, count nothing in single precision."""
 
 
-def _weighted(table: pa.Table, targets: np.ndarray, weights: np.ndarray) -> tuple[pa.Table, np.ndarray, Any]:
-    """Rows with weights as equal rows where these are whole numbers, else rows and weights up to 1."""
-    if (weights == np.round(weights)).all() and weights.sum() <= _MOST_COPIES * len(weights):
+def _weighted(labelled: LabelledTable, weights: np.ndarray) -> LabelledTable:
+    """The rows with weights: repeated where these are whole numbers, else with weights up to 1."""
+    if (weights < 0).any():
+        raise UserError("Negative values in data passed to `sample_weight`: every weight must be at least 0")
+    if weights.max() > LARGEST:
+        raise UserError("sample_weight has values above 1e30, too large to compute with; give smaller weights")
+    if (weights == np.round(weights)).all() and weights.sum() <= _MAX_COPIES * len(weights):
         rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
-        return table.take(rows), targets[rows], None
-    relative = weights / weights.max()  # only proportions count
-    kept = np.flatnonzero(relative > _LEAST)
-    return table.take(kept), targets[kept], relative[kept]
+        relative, repeated = None, bool((weights > 1).any())
+    else:
+        whole = weights / weights.max()  # only proportions count
+        rows = np.flatnonzero(whole > _MIN_WEIGHT)
+        relative, repeated = whole[rows], False
+    return labelled._replace(
+        table=labelled.table.take(rows), targets=labelled.targets[rows], weights=relative, repeated=repeated
+    )

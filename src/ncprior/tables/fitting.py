@@ -1,52 +1,54 @@
 """How the estimator learns: from a table to a trained, calibrated ensemble, and from that to predictions.
 
-The recipe in short: numbers are standardised, half of the members also see the columns' quantiles, every member trains
-for as many steps as suits its half on held-out rows, and what held-out rows say about noise, uncertainty and the shares
-of the halves is applied to the predictions. `ncprior.tables.preset.TABLES` has its numbers.
+The recipe in short: numbers are standardised, half of the members also get quantile features, every family of members
+trains for as many steps as held-out rows say, and these also calibrate noise, uncertainty and the shares of the
+families. `ncprior.tables.preset.TABLES` has its numbers.
 """
 
 import itertools
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
 import pyarrow as pa
 
-from ncprior.core.methods import Method
+from ncprior.core.networks import Network
 from ncprior.core.prediction import MixturePrediction, with_minimum_std
 from ncprior.core.training import explain_failure
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
 from ncprior.tables.calibration import Calibration
-from ncprior.tables.ensemble import Table
+from ncprior.tables.ensemble import Stretch, TableInfo
 from ncprior.tables.families import families
-from ncprior.tables.input_features import principal
+from ncprior.tables.input_features import principal_components
 from ncprior.tables.member_rows import MemberRows
-from ncprior.tables.options import settings_of
+from ncprior.tables.options import FitOptions
 from ncprior.tables.programs import Engine, Spec, chunked
-from ncprior.tables.progress import FitProgress, Show
+from ncprior.tables.progress import FitProgress, ProgressCallback
 from ncprior.tables.recipe import (
-    FEWEST,
-    Arranged,
-    LearningRows,
-    bins_for,
+    MIN_ROWS,
+    LabelledTable,
+    RowOrder,
+    TrainingRows,
     check_rows,
-    for_members,
-    noise_of,
+    for_families,
+    make_input_prior,
+    make_spec,
     number_columns,
-    padded,
-    some_rows,
-    table_of,
-    units,
+    padded_rows,
+    shift_and_scale,
+    subsample,
+    table_info,
 )
-from ncprior.tables.search import Found, search
+from ncprior.tables.search import SearchResult, Validation, search
 
-_FEWEST_TO_SEARCH = 20
+_MIN_ROWS_TO_SEARCH = 20
 """Rows below which none are held out."""
 
 _STEPS = 1_000
-"""Steps of training where nothing says how many."""
+"""Steps of training without a search and without a number of epochs."""
 
 
 class Fitted(NamedTuple):
@@ -54,14 +56,18 @@ class Fitted(NamedTuple):
 
     spec: Spec
     encoder: Encoder
-    weights: Any  # of the members, on a leading axis
+    weights: Network  # the members' networks, on a leading axis
     calibration: Calibration
-    shift: np.ndarray  # [outputs], of the target,
-    scale: np.ndarray  # and its standard deviation
+    target_shift: np.ndarray  # mean of every output,
+    target_scale: np.ndarray  # and its standard deviation
     steps: tuple[int, ...]  # of training, for each member
-    validation: dict[str, Any] | None  # metrics on held-out rows of those that searched
+    validation: Validation | None  # scores on rows that were held out in the search
     rows: int  # learned from
-    known: np.ndarray  # some of them, encoded: what batch rules keep away from
+    training_sample: np.ndarray  # at most 1,000 of these, encoded, which batch rules keep away from
+    members: int  # asked for at first; those that failed are left out of all others
+    flat: bool  # whether targets had one axis
+    target_names: list[str] | None
+    seconds: float = 0.0  # that training took
 
     @property
     def engine(self) -> Engine:
@@ -69,7 +75,12 @@ class Fitted(NamedTuple):
         return Engine.of(self.spec)
 
     def predict(self, table: pa.Table, first_row: int = 1) -> MixturePrediction:
-        """The mixture of the members' predictions of the standardised target, as NumPy arrays."""
+        """The mixture of the members' predictions of the standardised target, as NumPy arrays.
+
+        Args:
+            table: Rows with the columns that were learned from, found by their names; others are ignored.
+            first_row: The number of its first row, for messages about a piece of a larger table.
+        """
         return self.predict_encoded(self.encoder.transform(table, first_row=first_row))
 
     def predict_encoded(self, inputs: np.ndarray) -> MixturePrediction:
@@ -80,107 +91,130 @@ class Fitted(NamedTuple):
 
         def predict(part: np.ndarray) -> MixturePrediction:
             prediction = self.engine.predict(self.weights, self.calibration, part)
-            return with_minimum_std(prediction, 1.0) if self.spec.width == 1 or self.rows < FEWEST else prediction
+            return with_minimum_std(prediction, 1.0) if self.spec.width == 1 or self.rows < MIN_ROWS else prediction
 
         return chunked(predict, inputs)
 
 
 def fit(
-    model: Any,
-    encoder: Encoder,
-    table: pa.Table,
-    targets: np.ndarray,
-    sample_weights: np.ndarray | None,
-    seed: int,
-    epochs: int | None,
-    show: Show,
-    repeated: bool = False,
+    labelled: LabelledTable, options: FitOptions, *, seed: int, epochs: int | None, report: ProgressCallback
 ) -> Fitted:
-    """Trains an ensemble as the estimator ``model`` says; ``repeated`` are rows with copies that stand for weights."""
-    inputs = encoder.transform(table)
-    arranged = Arranged.of(inputs, targets, sample_weights)
-    check_rows(inputs, arranged, model.min_rows)
-    inputs, targets = inputs[arranged.places], targets[arranged.places]
-    count, members = len(inputs), model.members
-    epochs = model.epochs if epochs is None else epochs
-    settings = settings_of(model, count)
-    own = isinstance(model.method, Method) or model.trunk is not None
-    spec = Spec(
-        settings,
-        model.method,
-        model.trunk,
-        None if isinstance(model.input_prior, str) else model.input_prior,
-        encoder.groups,
-        encoder.width,
-        targets.shape[1],
-        0 if own else bins_for(len(number_columns(encoder.groups))),
-    )
-    learned = LearningRows(table, encoder, arranged, inputs, targets, *units(targets, arranged.weights))
-    fixed = math.ceil(epochs * count / settings.batch_size) if epochs is not None else _STEPS
-    found = Found(np.full(members, fixed), Calibration.equal(members), None)
-    if epochs is None and model.early_stopping and count >= _FEWEST_TO_SEARCH:
-        found = search(model, spec, learned, seed, _seeds(seed, 0, members), show, repeated)
-    rows = padded(inputs, ((targets - learned.shift) / learned.scale).astype(np.float32), arranged)
-    told = [table_of(model, spec, encoder, inputs, arranged.weights, count)] * members
-    told = for_members(told, families(members, quantiles=bool(spec.bins)))
-    weights, kept = _trained(Engine.of(spec), rows, count, told, _seeds(seed, 1, members), found.steps, show)
-    return Fitted(
-        spec,
-        encoder,
-        weights,
-        found.calibration.of(kept),
-        learned.shift,
-        learned.scale,
-        tuple(found.steps[kept].tolist()),
-        found.validation,
-        table.num_rows,
-        some_rows(inputs[arranged.first], seed),
-    )
+    """Trains an ensemble.
 
+    Args:
+        labelled: The rows to learn from.
+        options: The options of the estimator.
+        seed: Of all draws.
+        epochs: Passes over the rows, in place of those of the options.
+        report: Called with the progress.
 
-def go_on(
-    model: Any,
-    fitted: Fitted,
-    table: pa.Table,
-    targets: np.ndarray,
-    sample_weights: np.ndarray | None,
-    seed: int,
-    epochs: int | None,
-    show: Show,
-    members: int,
-) -> Fitted:
-    """Trains the members further, on these rows; how columns are encoded and predictions calibrated stays.
-
-    The arguments of ``model`` count as they are now. Those that say what the weights are must be what they were, also
-    the number of ``members`` that it began with.
+    Raises:
+        UserError: If the rows are too few, or no member could be trained.
     """
-    if targets.shape[1] != len(fitted.shift):
-        raise UserError(f"y has {targets.shape[1]} outputs, and had {len(fitted.shift)} before; give as many")
-    if model.members != members:
-        raise UserError(_refused("members", model.members, members))
-    inputs = fitted.encoder.transform(table)
-    arranged = Arranged.of(inputs, targets, sample_weights)
-    inputs, targets = inputs[arranged.places], targets[arranged.places]
+    table = labelled.table
+    encoder = Encoder.fit(table)
+    inputs, targets = encoder.transform(table), labelled.targets
+    order = RowOrder.of(inputs, targets, labelled.weights)
+    check_rows(inputs, order, options.min_rows)
+    inputs, targets = inputs[order.indices], targets[order.indices]
+    count, members = len(inputs), options.members
+    epochs = options.epochs if epochs is None else epochs
+    spec = make_spec(options, encoder, rows=count, outputs=targets.shape[1])
+    training = TrainingRows(table, encoder, order, inputs, targets, *shift_and_scale(targets, order.weights))
+    steps = math.ceil(epochs * count / spec.settings.batch_size) if epochs is not None else _STEPS
+    found = SearchResult(np.full(members, steps), Calibration.equal(members), None)
+    if epochs is None and options.early_stopping and count >= _MIN_ROWS_TO_SEARCH:
+        seeds = _seeds(seed, 0, members)
+        found = search(training, options, spec, seed=seed, seeds=seeds, report=report, repeated=labelled.repeated)
+    rows = padded_rows(inputs, training.standardised, order)
+    about = table_info(options, spec, encoder, inputs, weights=order.weights, rows=count)
+    tables = for_families([about] * members, families(members, quantiles=bool(spec.bins)))
+    weights, kept = _train(
+        Engine.of(spec),
+        rows,
+        tables,
+        _seeds(seed, 1, members),
+        labels=count,
+        steps=found.steps,
+        report=report,
+    )
+    return Fitted(
+        spec=spec,
+        encoder=encoder,
+        weights=weights,
+        calibration=found.calibration.of(kept),
+        target_shift=training.shift,
+        target_scale=training.scale,
+        steps=tuple(found.steps[kept].tolist()),
+        validation=found.validation,
+        rows=table.num_rows,
+        training_sample=subsample(inputs[order.first_copies], seed),
+        members=members,
+        flat=labelled.flat,
+        target_names=labelled.target_names,
+    )
+
+
+def continue_fit(
+    fitted: Fitted,
+    labelled: LabelledTable,
+    options: FitOptions,
+    *,
+    seed: int,
+    epochs: int | None,
+    report: ProgressCallback,
+) -> Fitted:
+    """Trains the members further; how columns are encoded and predictions calibrated stays.
+
+    Args:
+        fitted: The ensemble so far.
+        labelled: All rows, or with ``epochs`` those that have come in.
+        options: The present options of the estimator. Those that say what the weights are must be the same as before.
+        seed: Of all draws.
+        epochs: Passes over the rows that have come in; None trains for half as many steps as before, on all rows.
+        report: Called with the progress.
+    """
+    targets = labelled.targets
+    if targets.shape[1] != len(fitted.target_shift):
+        raise UserError(f"y has {targets.shape[1]} outputs, and had {len(fitted.target_shift)} before; give as many")
+    if options.members != fitted.members:
+        raise UserError(_refused("members", options.members, fitted.members))
+    inputs = fitted.encoder.transform(labelled.table)
+    order = RowOrder.of(inputs, targets, labelled.weights)
+    inputs, targets = inputs[order.indices], targets[order.indices]
     count = len(inputs)
+    standardised = ((targets - fitted.target_shift) / fitted.target_scale).astype(np.float32)
     before = 0 if epochs is None else fitted.rows  # `fit` is given all rows, `partial_fit` those that have come in
-    scaled = ((targets - fitted.shift) / fitted.scale).astype(np.float32)
-    rows = padded(inputs, scaled, arranged, labels_before=before)
-    epochs = model.epochs if epochs is None else epochs
-    fitted = fitted._replace(spec=_gone_on(model, fitted.spec, before + count))
+    rows = padded_rows(inputs, standardised, order, labels_before=before)
+    epochs = options.epochs if epochs is None else epochs
+    fitted = fitted._replace(spec=_present_spec(options, fitted.spec, before + count))
     size = fitted.spec.settings.batch_size
     steps = np.asarray(fitted.steps) // 2 if epochs is None else np.full(len(fitted.steps), -(-epochs * count // size))
-    engine, seeds = fitted.engine, _seeds(seed, 2, len(steps))
-    # The shape of the noise is that of old and new rows together: a few new ones may all have the same value.
-    columns = np.concatenate([fitted.known, inputs])[:, number_columns(fitted.encoder.groups)]
-    old = np.full(len(fitted.known), fitted.rows / max(1, len(fitted.known)))
-    counts = np.concatenate([old, np.ones(count) if arranged.weights is None else arranged.weights])
-    told = Table(None, noise_of(model, engine, fitted.encoder, principal(columns, counts), before + count))
-    weights, kept = _trained(engine, rows, count, [told] * len(steps), seeds, steps, show, fitted.weights)
+    engine = fitted.engine
+    # The covariance of the noise is that of old and new rows together: a few new ones may all have the same value.
+    columns = np.concatenate([fitted.training_sample, inputs])[:, number_columns(fitted.encoder.groups)]
+    old = np.full(len(fitted.training_sample), fitted.rows / max(1, len(fitted.training_sample)))
+    counts = np.concatenate([old, np.ones(count) if order.weights is None else order.weights])
+    components = principal_components(columns, counts)
+    prior = make_input_prior(options, engine.method, fitted.encoder, components, before + count)
+    weights, kept = _train(
+        engine,
+        rows,
+        [TableInfo(None, prior)] * len(steps),
+        _seeds(seed, 2, len(steps)),
+        labels=count,
+        steps=steps,
+        report=report,
+        weights=fitted.weights,
+    )
     total = tuple(int(before + new) for before, new in zip(np.asarray(fitted.steps)[kept], steps[kept], strict=True))
-    new = inputs[arranged.first]
-    known = some_rows(np.concatenate([fitted.known, new]) if before else new, seed)
+    new = inputs[order.first_copies]
     return fitted._replace(
-        weights=weights, calibration=fitted.calibration.of(kept), steps=total, rows=before + table.num_rows, known=known
+        weights=weights,
+        calibration=fitted.calibration.of(kept),
+        steps=total,
+        rows=before + labelled.table.num_rows,
+        training_sample=subsample(np.concatenate([fitted.training_sample, new]) if before else new, seed),
     )
 
 
@@ -188,21 +222,20 @@ _STRUCTURE = ("hidden", "leaky_slope", "noise_floor", "belief_std", "bias_belief
 """Settings that say what weights there are, or what they mean."""
 
 
-def _gone_on(model: Any, spec: Spec, rows: int) -> Spec:
-    """The specification with a model's present arguments, if they leave the weights what they are."""
-    settings = settings_of(model, rows)
-    for name in ("method", "trunk"):  # one's own is known by its identity
-        now, was = getattr(model, name), getattr(spec, name)
+def _present_spec(options: FitOptions, spec: Spec, rows: int) -> Spec:
+    """The specification with the present options, if they leave the weights what they are."""
+    settings = options.settings_for(rows)
+    for name in ("method", "trunk"):  # one's own is compared by identity
+        now, was = getattr(options, name), getattr(spec, name)
         if now is not was and not (isinstance(now, str) and now == was):
             raise UserError(_refused(name, now, was))
     for name in _STRUCTURE:
         if getattr(settings, name) != getattr(spec.settings, name):
             raise UserError(_refused(name, getattr(settings, name), getattr(spec.settings, name)))
-    own = None if isinstance(model.input_prior, str) else model.input_prior
-    return spec._replace(settings=settings, input_prior=own)
+    return spec._replace(settings=settings, input_prior=options.own_input_prior)
 
 
-def _refused(name: str, now: Any, was: Any) -> str:
+def _refused(name: str, now: object, was: object) -> str:
     now, was = (value if isinstance(value, str | int | float | tuple | None) else "another" for value in (now, was))
     kept = f"{name} is {now!r} and was {was!r} at first, and training that goes on keeps it"
     return f"{kept}; set it back, or train anew with warm_start=False and fit"
@@ -213,48 +246,57 @@ def _seeds(seed: int, purpose: int, members: int) -> np.ndarray:
     return np.random.SeedSequence([seed, purpose]).generate_state(members)
 
 
-def _trained(
+class _Trained(NamedTuple):
+    """The weights of the members whose loss stayed finite, and which members these are."""
+
+    weights: Network
+    members: np.ndarray
+
+
+def _train(
     engine: Engine,
     rows: MemberRows,
-    count: int,
-    told: list[Table],
+    tables: Sequence[TableInfo],
     seeds: np.ndarray,
+    *,
+    labels: int,
     steps: np.ndarray,
-    show: Show,
-    weights: Any = None,
-) -> tuple[Any, np.ndarray]:
-    """The weights of members after their numbers of steps on all rows, and which of them have any.
+    report: ProgressCallback,
+    weights: Network | None = None,
+) -> _Trained:
+    """Trains members on the first ``labels`` rows, each for its number of steps.
 
-    Fresh members, or those with these ``weights``. Those that train for as long as each other go on together.
+    Fresh members, or those with these ``weights``. Those with equal numbers of steps are trained together.
     """
     total, done, ensemble = int(steps.sum()), 0, engine.ensemble
-    show(FitProgress("training", 0, total, None))
-    trained: list[Any] = [None] * len(steps)
-    failures: list[tuple[int, int]] = [(-1, 0)] * len(steps)
+    report(FitProgress("training", 0, total, None))
+    trained: dict[int, Network] = {}
+    failures: dict[int, str] = {}
     for number in np.unique(steps):
-        some = np.flatnonzero(steps == number)
-        visible = [np.arange(count)] * len(some)
-        members = ensemble.start(rows, visible, [told[i] for i in some], seeds[some], _take(weights, some))
+        together = np.flatnonzero(steps == number)
+        visible = [np.arange(labels)] * len(together)
+        given = None if weights is None else _take(weights, together)
+        members = ensemble.start(rows, visible, [tables[int(i)] for i in together], seeds[together], given)
         # Often enough for progress to be seen and Ctrl-C to be heard.
         marks = np.unique(np.linspace(0, number, max(11, number // 500)).astype(int))
         for first, last in itertools.pairwise(marks):
-            members, _ = ensemble.train(members, rows, count, first, last)
-            done += (last - first) * len(some)
-            show(FitProgress("training", int(done), total, None))
+            members, _ = ensemble.train(members, rows, Stretch(labels, first, last))
+            done += (last - first) * len(together)
+            report(FitProgress("training", int(done), total, None))
         whole = ensemble.gather(members)
-        failed, nonfinite_terms = (
-            np.concatenate([np.asarray(getattr(group, name)) for group in members])
-            for name in ("failed", "nonfinite_terms")
-        )
-        for place, i in enumerate(some):
-            trained[i], failures[i] = _take(whole, place), (int(failed[place]), int(nonfinite_terms[place]))
-    kept = np.array([i for i, (failed, _) in enumerate(failures) if failed < 0], int)
-    if not len(kept):
-        why = explain_failure(ensemble.trainer.method, *failures[0])
-        raise UserError(f"{why}; choose a smaller learning_rate, or look for extreme values in the table")
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *(trained[i] for i in kept)), kept
+        failed = np.concatenate([np.asarray(group.failed) for group in members])
+        terms = np.concatenate([np.asarray(group.nonfinite_terms) for group in members])
+        for position, i in enumerate(together):
+            if failed[position] < 0:
+                trained[int(i)] = _take(whole, position)
+            else:
+                failures[int(i)] = explain_failure(engine.method, int(failed[position]), int(terms[position]))
+    if not trained:
+        raise UserError(f"{failures[0]}; choose a smaller learning_rate, or look for extreme values in the table")
+    kept = np.array(sorted(trained), int)
+    return _Trained(jax.tree.map(lambda *leaves: np.stack(leaves), *(trained[i] for i in kept)), kept)
 
 
-def _take(tree: Any, members: Any) -> Any:
-    """Some members of arrays with a leading axis of all."""
-    return jax.tree.map(lambda leaf: leaf[members], tree)
+def _take(weights: Network, members: np.ndarray | int) -> Network:
+    """The weights of some members, from arrays with a leading axis of all."""
+    return jax.tree.map(lambda leaf: leaf[members], weights)

@@ -1,4 +1,4 @@
-"""Rows that are held out to say how long to train: which ones, and what the members of an ensemble come to on them."""
+"""Rows that are held out to find out how long to train, and the scores of members on them."""
 
 import math
 from collections.abc import Sequence
@@ -7,47 +7,51 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ncprior.tables.calibration import mean_density
+from ncprior.tables.calibration import log_mean_density
 
-_SCORED = 4_096
+_MAX_SCORED = 4_096
 """Held-out rows of each kind, at most, that a member is scored on."""
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """When to look at the held-out rows, and when to stop."""
+    """Which rows are held out, when members are scored on them, and when training stops."""
 
     gap: float = 0.2
-    """Share of the rows that a member holds out around a random place of a random column."""
+    """Share of the rows that a member holds out around a random value of a random column."""
     random: float = 0.1
     """Share of the rows that it holds out at random."""
     gap_share: float = 0.5
     """Share of the gap in the score; the rest is that of the rows at random."""
     together: float = 0.0
     """Share of the members' mixture in the score of the rows at random; the rest is that of each member alone. The
-    mixture gains from members that know the data too well, up to a point."""
+    mixture gains from members that overfit, up to a point."""
     first: int = 100
-    """Steps before the first look; the next comes after ``growth`` times as many, and so on."""
+    """Steps before the first evaluation; the next comes after ``growth`` times as many, and so on."""
     growth: float = 1.5
     patience: int = 2
-    """Looks in a row without a better score that end the search, but not before ``fewest`` steps, and not while it
-    rises again: what is hard to learn can cost at first."""
-    fewest: int = 760
-    least: float = 0.003
+    """Evaluations in a row without a better score that end the search, but not before ``min_steps`` steps, and not
+    while the score rises again: what is hard to learn can cost at first."""
+    min_steps: int = 760
+    min_delta: float = 0.003
     """Improvement of the score, in nats, that counts as better."""
-    most: int = 10_000
-    """Steps that end it in any case."""
+    max_steps: int = 10_000
+    """Steps that end the search in any case."""
 
-    def looks(self) -> list[int]:
-        """Steps after which the held-out rows are scored."""
+    def evaluation_steps(self) -> list[int]:
+        """Numbers of steps after which members are scored.
+
+        >>> Stopping(first=100, growth=2.0, max_steps=700).evaluation_steps()
+        [100, 200, 400, 700]
+        """
         steps = [self.first]
-        while steps[-1] < self.most:
-            steps.append(min(self.most, round(steps[-1] * self.growth)))
+        while steps[-1] < self.max_steps:
+            steps.append(min(self.max_steps, round(steps[-1] * self.growth)))
         return steps
 
 
 class Holdout(NamedTuple):
-    """Numbers of a member's rows: those that it trains on, those of its gap, and some at random."""
+    """Row indices of a member: those that it trains on, those of its gap, and some at random."""
 
     train: np.ndarray
     gap: np.ndarray
@@ -63,13 +67,20 @@ def hold_out(
     equal: np.ndarray | None = None,
     per_gap: int = 1,
 ) -> list[Holdout]:
-    """Held-out rows for every member: a gap, and the same rows at random as all others.
+    """Held-out rows for every member: a gap, and rows at random that are the same for all members.
 
-    ``per_gap`` members share a gap, the first ones, the next ones, and so on. No gap takes all rows that are left.
+    Args:
+        columns: Values ``[rows, columns]`` of the columns that a gap can lie in.
+        members: How many.
+        stopping: Which shares of the rows to hold out.
+        rng: Of the draws.
+        equal: Group of each row, counted from 0; rows of a group are held out together or not at all, as a copy in
+            training would give a row away. Where more than half of the rows are in one group there is nothing else to
+            learn from, and groups are ignored.
+        per_gap: Members that share a gap: the first ones, the next ones, and so on.
 
-    ``columns`` ``[rows, columns]`` are those that a gap can lie in. ``equal`` numbers the rows from 0, the same for
-    rows that are equal: these are held out together or not at all, as a copy in training would give a row away. Where
-    more than half of the rows are equal there is nothing else to learn from, and copies are rows like others.
+    Returns:
+        One `Holdout` for each member; all train on equally many rows. No gap takes all rows that are left.
     """
     count = len(columns)
     equal = np.arange(count) if equal is None or np.bincount(equal).max() > count / 2 else equal
@@ -98,21 +109,21 @@ def hold_out(
     ]
 
 
-def held_numbers(held: Sequence[Holdout] | None, members: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers ``[members, 2, n]`` that members are scored on, filled up with zeros, and how many there are.
+def holdout_indices(holdouts: Sequence[Holdout] | None, members: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row indices ``[members, 2, n]`` that members are scored on, padded with zeros, and how many are in use.
 
-    Room for half of the rows, which no kind of held-out rows exceeds, so that the shape depends on their number alone.
+    The padded size is half of the rows, which no kind of held-out rows exceeds: it depends on their number alone.
     """
-    size = min(_SCORED, rows // 2)
-    if held is None:
+    size = min(_MAX_SCORED, rows // 2)
+    if holdouts is None:
         return np.zeros((members, 2, size), np.int32), np.zeros((members, 2), np.int32)
-    parts = [[part[:: max(1, -(-len(part) // size))] for part in (one.gap, one.random)] for one in held]
+    parts = [[part[:: max(1, -(-len(part) // size))] for part in (one.gap, one.random)] for one in holdouts]
     numbers = np.array([[np.pad(part, (0, size - len(part))) for part in pair] for pair in parts], np.int32)
     return numbers, np.array([[len(part) for part in pair] for pair in parts], np.int32)
 
 
-class Look(NamedTuple):
-    """What the members came to on their held-out rows: mean log densities by the rows' weights, for each."""
+class Evaluation(NamedTuple):
+    """Scores of the members on their held-out rows: weighted mean log densities ``[members]``."""
 
     step: int
     gap: np.ndarray
@@ -120,19 +131,21 @@ class Look(NamedTuple):
     mixture: float = math.nan  # of all members, on the rows at random
 
     @classmethod
-    def at(cls, step: int, density: np.ndarray, counts: np.ndarray) -> "Look":
-        """From log densities ``[members, 2, n, outputs]`` and what each row counts ``[members, 2, n]``, 0 for none."""
+    def at(cls, step: int, density: np.ndarray, counts: np.ndarray) -> "Evaluation":
+        """From log densities ``[members, 2, n, outputs]`` and row weights ``[members, 2, n]``, 0 for padding."""
         in_use = counts > 0
         with np.errstate(invalid="ignore"):  # a kind may have no rows
             gap, random = (np.where(in_use, counts * density.sum(3), 0.0).sum(2) / counts.sum(2)).T
             shared = counts[0, 1, in_use[0, 1], None]
-            mixture = (shared * mean_density(density[:, 1, in_use[0, 1]])).sum() / shared.sum()
+            mixture = (shared * log_mean_density(density[:, 1, in_use[0, 1]])).sum() / shared.sum()
         return cls(step, gap, random, float(mixture))
 
     def score(self, gap: float, together: float = 0.0) -> float:
-        """The mean over the members, the gap's with this share; of one kind where the other has no rows.
+        """The mean over the members.
 
-        ``together`` is the share of the mixture in what rows at random count.
+        Args:
+            gap: Share of the gap's rows; where one kind of rows has none, the other counts alone.
+            together: Share of the mixture in the score of the rows at random.
         """
         random = (1 - together) * self.random.mean() + (together * self.mixture if together else 0.0)
         kinds = [(gap, self.gap.mean()), (1 - gap, random)]

@@ -1,4 +1,4 @@
-"""What a trunk sees of its inputs: their places among the quantiles of the training rows.
+"""Input features: a row's place among the quantiles of the training rows, and its whitened columns.
 
 Networks on plain inputs learn smooth functions and need long for sharp ones, such as the step from one day to the next;
 trees learn steps at once. A piecewise linear encoding lets networks learn them too (Gorishniy et al., 2022): a column
@@ -20,10 +20,10 @@ from ncprior.core.networks import MLP, Network, as_column
 
 
 class Bins(eqx.Module):
-    """A trunk that sees every input as its place among the quantiles of the training rows, and nothing else.
+    """A trunk that gets nothing but quantile features.
 
-    The first number of a column is not clipped below, and the last not above, so that inputs far from the data still
-    look far away.
+    The first feature of a column is not clipped below, and the last not above, so that inputs far from the data stay
+    far away.
     """
 
     takes_columns: ClassVar[bool] = True
@@ -54,7 +54,7 @@ class Bins(eqx.Module):
 
 
 def in_bins(method: Method, edges: tuple[tuple[float, ...], ...]) -> Method:
-    """The method with a network that sees its inputs through `Bins`."""
+    """The method with a `Bins` trunk."""
 
     def init(_: int, outputs: int, *, key: Array) -> Network:
         network = method.init(sum(len(one) - 1 for one in edges), outputs, key=key)
@@ -63,59 +63,64 @@ def in_bins(method: Method, edges: tuple[tuple[float, ...], ...]) -> Method:
     return dataclasses.replace(method, init=init)
 
 
-_NARROWEST = 1e-6
-"""Width of a bin, of standardised inputs, below which edges are taken for one."""
+_MIN_WIDTH = 1e-6
+"""Width of a bin, in standardised inputs, below which its edges are one."""
 
 
-class Sight(eqx.Module):
-    """What the trunks of a table's ensemble are told about it: arrays, so that one program serves many tables.
+class InputFeatures(eqx.Module):
+    """How features are made of a table's columns: arrays, so that one program serves many tables.
 
-    ``lower`` and ``width`` are the bins ``[columns, bins]`` of the columns that have them, ``sharpness`` is what the
-    places in them are multiplied with: 0 for a trunk without sharp sight. ``whitener`` ``[components, columns]`` turns
-    these columns into uncorrelated ones with variance 1.
+    ``lower`` and ``width`` are quantile bins ``[columns, bins]``. ``quantile_scale`` multiplies the features that they
+    make; 0 leaves them out. ``whitener`` ``[components, columns]`` turns the columns into uncorrelated ones with
+    variance 1.
     """
 
     lower: Array
     width: Array
-    sharpness: Array
+    quantile_scale: Array
     whitener: Array
 
     @classmethod
-    def blind(cls, columns: int, bins: int) -> "Sight":
-        """Sees nothing but the inputs as they are."""
+    def zeros(cls, columns: int, bins: int) -> "InputFeatures":
+        """Features that are all 0."""
         zeros = jnp.zeros((columns, bins))
-        return cls(zeros, zeros + 1.0, jnp.zeros(()), jnp.zeros((components_of(columns), columns)))
+        return cls(zeros, zeros + 1.0, jnp.zeros(()), jnp.zeros((number_of_components(columns), columns)))
 
     @classmethod
-    def find(
-        cls, inputs: np.ndarray, bins: int, shape: "Components | None" = None, weights: np.ndarray | None = None
-    ) -> "Sight":
-        """Learned from the rows ``[rows, columns]``; a column with few values has as many bins, and empty ones.
+    def fit(
+        cls,
+        inputs: np.ndarray,
+        bins: int,
+        components: "Components | None" = None,
+        weights: np.ndarray | None = None,
+    ) -> "InputFeatures":
+        """Quantiles and principal components of rows ``[rows, columns]``.
 
-        ``shape`` is that of the rows, where it is known.
+        A column with few values has as many bins, and the rest of them empty. ``components`` are those of the rows, if
+        they have been computed.
         """
-        places = np.linspace(0, 1, bins + 1)
+        probabilities = np.linspace(0, 1, bins + 1)
         lower = np.full((inputs.shape[1], bins), 1e30, np.float32)
         width = np.ones_like(lower)
         for i, column in enumerate(inputs.T):
             if weights is None:
-                edges = np.quantile(column, places)
+                edges = np.quantile(column, probabilities)
             else:
-                edges = np.quantile(column, places, weights=weights, method="inverted_cdf")
+                edges = np.quantile(column, probabilities, weights=weights, method="inverted_cdf")
             edges = np.unique(edges.astype(np.float32))
-            edges = edges[np.concatenate([[True], np.diff(edges) > _NARROWEST])]
+            edges = edges[np.concatenate([[True], np.diff(edges) > _MIN_WIDTH])]
             lower[i, : len(edges) - 1], width[i, : len(edges) - 1] = edges[:-1], np.diff(edges)
-        variances, directions = shape or principal(inputs, weights)
+        variances, directions = components or principal_components(inputs, weights)
         whitener = (directions / np.sqrt(variances)).T
-        sharpness = jnp.asarray(bins**-0.5, jnp.float32)
-        return cls(jnp.asarray(lower), jnp.asarray(width), sharpness, jnp.asarray(whitener, jnp.float32))
+        scale = jnp.asarray(bins**-0.5, jnp.float32)
+        return cls(jnp.asarray(lower), jnp.asarray(width), scale, jnp.asarray(whitener, jnp.float32))
 
 
 _SMALLEST_SHARE = 1e-4
-"""Variance of a principal component, as a share of the largest, below which it is taken for rounding or noise."""
+"""Smallest variance of a principal component, as a share of the largest: less is rounding or noise."""
 
 
-_MOST_COMPONENTS = 512
+_MAX_COMPONENTS = 512
 """Principal components, at most, that a table has: time and memory of all of them grow with the cube and the square of
 the columns, and few tables of so many columns have more rows than that."""
 
@@ -127,17 +132,17 @@ class Components(NamedTuple):
     directions: np.ndarray  # [columns, components]
 
 
-def components_of(columns: int) -> int:
-    """How many principal components rows of so many columns have here: all, or those with the largest variances."""
-    return min(columns, _MOST_COMPONENTS)
+def number_of_components(columns: int) -> int:
+    """How many principal components of so many columns are used: at most 512, those with the largest variances."""
+    return min(columns, _MAX_COMPONENTS)
 
 
-def principal(inputs: np.ndarray, weights: np.ndarray | None = None) -> Components:
+def principal_components(inputs: np.ndarray, weights: np.ndarray | None = None) -> Components:
     """Variances, none too small, and directions of the principal components of rows ``[rows, columns]``."""
     if len(inputs) < 2 or not inputs.shape[1]:
-        components = components_of(inputs.shape[1])
+        components = number_of_components(inputs.shape[1])
         return Components(np.ones(components), np.eye(inputs.shape[1], components))
-    if components_of(inputs.shape[1]) < inputs.shape[1]:
+    if number_of_components(inputs.shape[1]) < inputs.shape[1]:
         variances, directions = _largest(inputs, np.ones(len(inputs)) if weights is None else weights)
     else:
         variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(inputs.T.astype(np.float64), aweights=weights)))
@@ -148,7 +153,7 @@ def _largest(inputs: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nd
     """The components of the largest variances; fewer rows than components leave directions that are 0."""
     from sklearn.utils.extmath import randomized_svd
 
-    total, most = weights.sum(), components_of(inputs.shape[1])
+    total, most = weights.sum(), number_of_components(inputs.shape[1])
     centred = (inputs - np.average(inputs, axis=0, weights=weights)) * np.sqrt(weights)[:, None]
     _, sizes, found = randomized_svd(centred.astype(np.float32), min(most, len(inputs)), random_state=0)
     variances, directions = np.zeros(most), np.zeros((inputs.shape[1], most))
@@ -157,52 +162,54 @@ def _largest(inputs: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nd
     return variances, directions
 
 
-def colours(shape: Components) -> np.ndarray:
-    """A matrix ``[columns, components]`` that gives white noise the covariance of rows, the inverse of whitening."""
-    return np.asarray(shape.directions * np.sqrt(shape.variances), np.float32)
+def coloring_matrix(components: Components) -> np.ndarray:
+    """A matrix ``[columns, components]`` that gives white noise the covariance of rows: the inverse of whitening."""
+    return np.asarray(components.directions * np.sqrt(components.variances), np.float32)
 
 
-class Stepped(eqx.Module):
-    """A trunk that sees its inputs as they are, and some of them also whitened and as places in bins.
+class FeatureTrunk(eqx.Module):
+    """A trunk that gets its inputs, and for some of them also whitened columns and quantile features.
 
     Whitened, a small deviation of columns that otherwise go together is as large as any other. Members with and without
-    sharp sight make up an ensemble that is exact on the data and careful off it.
+    quantile features make up an ensemble that is exact on the data and careful off it.
     """
 
     takes_columns: ClassVar[bool] = True
-    sight: Sight
+    features: InputFeatures
     columns: tuple[int, ...] = eqx.field(static=True)
     trunk: Callable[[Array], Array]
 
     def __call__(self, x: Array) -> Array:
-        """Features of one example."""
+        """The trunk's output for one example."""
         if not isinstance(self.trunk, MLP):
-            return self.trunk(self.see(x))
-        # Places of sharpness 0 take most of the time of a step, for nothing.
-        plain = self.trunk.first_inputs_only(len(x) + len(self.sight.whitener))
+            return self.trunk(self.expand(x))
+        # Quantile features of scale 0 take most of the time of a step, for nothing.
+        plain = self.trunk.first_inputs_only(len(x) + len(self.features.whitener))
         return jax.lax.cond(
-            self.sight.sharpness > 0, lambda: self.trunk(self.see(x)), lambda: plain(self.see(x, places=False))
+            self.features.quantile_scale > 0,
+            lambda: self.trunk(self.expand(x)),
+            lambda: plain(self.expand(x, quantiles=False)),
         )
 
-    def see(self, x: Array, *, places: bool = True) -> Array:
-        """What the trunk gets, with or without the places in bins."""
-        sight = jax.lax.stop_gradient(self.sight)
+    def expand(self, x: Array, *, quantiles: bool = True) -> Array:
+        """The inputs with their features, with or without those of the quantiles."""
+        features = jax.lax.stop_gradient(self.features)
         part = x[np.asarray(self.columns, np.int32)]
-        seen = [x, sight.whitener @ part]
-        if places:
+        expanded = [x, features.whitener @ part]
+        if quantiles:
             # Bins on a new axis: gathering a column once for every bin takes longer than the layers.
-            shape = (*sight.lower.shape, *[1] * (x.ndim - 1))
-            place = (part[:, None] - sight.lower.reshape(shape)) / sight.width.reshape(shape)
-            seen.append(sight.sharpness * jnp.clip(place, 0.0, 1.0).reshape(-1, *x.shape[1:]))
-        return jnp.concatenate(seen)
+            shape = (*features.lower.shape, *[1] * (x.ndim - 1))
+            position = (part[:, None] - features.lower.reshape(shape)) / features.width.reshape(shape)
+            expanded.append(features.quantile_scale * jnp.clip(position, 0.0, 1.0).reshape(-1, *x.shape[1:]))
+        return jnp.concatenate(expanded)
 
 
-def stepped(method: Method, columns: tuple[int, ...], bins: int) -> Method:
-    """The method with a trunk that can see more of these columns, see `Stepped`; until it is told, it is blind."""
+def with_input_features(method: Method, columns: tuple[int, ...], bins: int) -> Method:
+    """The method with a `FeatureTrunk` for these columns; its features are 0 until they are replaced."""
 
     def init(inputs: int, outputs: int, *, key: Array) -> Network:
-        seen = inputs + components_of(len(columns)) + len(columns) * bins
-        network = method.init(seen, outputs, key=key)
-        return Network(Stepped(Sight.blind(len(columns), bins), columns, network.trunk), network.heads)
+        width = inputs + number_of_components(len(columns)) + len(columns) * bins
+        network = method.init(width, outputs, key=key)
+        return Network(FeatureTrunk(InputFeatures.zeros(len(columns), bins), columns, network.trunk), network.heads)
 
     return dataclasses.replace(method, init=init)

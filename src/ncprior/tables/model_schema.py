@@ -1,6 +1,7 @@
-"""What a model file must say: every field of its notes, and the arrays that agree with them."""
+"""The schema of a model file: every field of its notes, and the arrays that go with them."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -12,13 +13,13 @@ from ncprior.core.settings import Settings
 from ncprior.data.encoding import Encoder
 from ncprior.data.labelled import LARGEST
 from ncprior.errors import UserError
-from ncprior.schema import AnyFloat, Range, conform
+from ncprior.schema import Range, conform
 from ncprior.tables.calibration import Calibration
 from ncprior.tables.programs import Spec
+from ncprior.tables.search import Validation
 
 Count = Annotated[int, Range(0, 2**31 - 1)]
 Switch = bool | int
-Score = AnyFloat | list[AnyFloat]
 Shapes = dict[str, jax.ShapeDtypeStruct]
 
 
@@ -29,15 +30,6 @@ class Versions(TypedDict):
     jax: str
     equinox: str
     numpy: str
-
-
-class Validation(TypedDict):
-    """`NCPRegressor.validation_`: scores for each output, or of one as numbers."""
-
-    rmse: Score
-    nlpd: Score
-    coverage: Score
-    rows: Count
 
 
 @dataclass(frozen=True)
@@ -108,11 +100,11 @@ _MAY_BE_CODE = {"method", "input_prior", "trunk", "random_state", "callbacks"}
 """Arguments of an estimator; a subclass may have more. Those that may be code may be absent."""
 
 
-def read_arguments(arguments: dict[str, Any], known: list[str]) -> dict[str, Any]:
-    """The arguments of an estimator that has these ``known`` ones."""
-    if unknown := [name for name in arguments if name not in known]:
+def read_arguments(arguments: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The arguments in a file, of an estimator whose parameters have these ``names``."""
+    if unknown := [name for name in arguments if name not in names]:
         raise UserError(f"arguments has {unknown[0]!r:.80}, which is none")
-    if absent := [name for name in _ARGUMENTS if name in known and name not in arguments and name not in _MAY_BE_CODE]:
+    if absent := [name for name in _ARGUMENTS if name in names and name not in arguments and name not in _MAY_BE_CODE]:
         raise UserError(f"arguments lacks {absent[0]}")
     found = {name: conform(value, _ARGUMENTS.get(name, Any), f"arguments.{name}") for name, value in arguments.items()}
     if found.get("settings"):  # lists are tuples in `Settings`
@@ -125,12 +117,12 @@ def read_arguments(arguments: dict[str, Any], known: list[str]) -> dict[str, Any
 def check_shapes(notes: Notes, spec: Spec, shapes: Shapes) -> None:
     """Raise if the arrays, but for the weights, are not those that go with the notes."""
     members = len(notes.steps)
-    rows = shapes["known"].shape[:1] if "known" in shapes else ()
+    rows = shapes["training_sample"].shape[:1] if "training_sample" in shapes else ()
     wanted = {
         **{f"calibration.{name}": jax.ShapeDtypeStruct((members,), np.float32) for name in Calibration._fields},
         "shift": jax.ShapeDtypeStruct((spec.outputs,), np.float64),
         "scale": jax.ShapeDtypeStruct((spec.outputs,), np.float64),
-        "known": jax.ShapeDtypeStruct((*rows, spec.width), np.float32),
+        "training_sample": jax.ShapeDtypeStruct((*rows, spec.width), np.float32),
     }
     _same(wanted, {name: shape for name, shape in shapes.items() if not name.startswith("weights")})
     if not {"method", "trunk"} & set(notes.own):
@@ -147,7 +139,7 @@ def check_values(arrays: dict[str, np.ndarray]) -> None:
     """Raise if numbers in the arrays have no meaning."""
     for name, array in arrays.items():
         _require(np.isfinite(array).all(), f"{name} has values that are not finite")
-        if name.endswith(".sight.width"):
+        if name.endswith(".features.width"):
             _require((array > 0).all(), f"{name} is not above 0")
     for name in ("calibration.noise_scale", "calibration.uncertainty_scale"):
         _require(((arrays[name] >= 1e-3) & (arrays[name] <= 1e3)).all(), f"{name} is not from 0.001 to 1000")
@@ -191,6 +183,6 @@ def _same(wanted: Shapes, found: Shapes) -> None:
             raise UserError(f"{name} has {there} in place of {one.shape} and {one.dtype}")
 
 
-def _require(holds: Any, otherwise: str) -> None:
+def _require(holds: bool | np.bool_, otherwise: str) -> None:
     if not holds:
         raise UserError(otherwise)

@@ -1,10 +1,12 @@
-"""Predictions as people want them: NumPy arrays in units of the target, of any number of rows, never compiled again."""
+"""Predictions as NumPy arrays in units of the target."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
+from jax import Array
+from numpy.typing import ArrayLike
 
 from ncprior.core.acquisition import Score, score_of
 from ncprior.core.prediction import MixturePrediction, heavy_tailed
@@ -15,13 +17,13 @@ from ncprior.tables.programs import CDF, LOG_PROB, MEAN, NOISE, QUANTILE, STD, U
 class Distribution(NamedTuple):
     """Predictions in units of the target, as NumPy arrays ``[rows]``, or ``[rows, outputs]`` if y had two axes."""
 
-    whole: MixturePrediction  # of the standardised target; units are put back in double precision
+    standardised: MixturePrediction  # of the standardised target; units are put back in double precision
     shift: np.ndarray
     scale: np.ndarray
     flat: bool
 
-    def _values(self, function: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
-        return np.asarray(chunked(function, self.whole, *arrays), np.float64)
+    def _values(self, function: Callable[..., Array], *arrays: np.ndarray) -> np.ndarray:
+        return np.asarray(chunked(function, self.standardised, *arrays), np.float64)
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values[..., 0] if self.flat else values
@@ -50,30 +52,31 @@ class Distribution(NamedTuple):
         """The central interval that holds the target with this probability."""
         return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
 
-    def quantile(self, probability: Any) -> np.ndarray:
+    def quantile(self, probability: ArrayLike) -> np.ndarray:
         """The value that the target stays below with this probability.
 
         Several probabilities have the leading axes of the result, as in `numpy.quantile`.
         """
         if np.ndim(probability):
-            return np.stack([self.quantile(one) for one in probability])
-        if not 0 < np.float32(probability) < 1:  # as which it is computed
-            raise UserError(f"a probability must be above 0 and below 1, got {probability}")
-        values = self._values(lambda part: QUANTILE(part, np.float32(probability)))
+            return np.stack([self.quantile(one) for one in np.asarray(probability)])
+        single = np.asarray(probability, np.float32)[()]  # as which it is computed
+        if not 0 < single < 1:
+            raise UserError(f"a probability must be above 0 and below 1, got {np.asarray(probability)}")
+        values = self._values(lambda part: QUANTILE(part, single))
         return self._shaped(self.shift + self.scale * values)
 
-    def log_prob(self, y: Any) -> np.ndarray:
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
         """Log density of these targets, in nats per unit of the target."""
         return self._shaped(self._values(LOG_PROB, self._targets(y)) - np.log(self.scale))
 
-    def cdf(self, y: Any) -> np.ndarray:
+    def cdf(self, y: ArrayLike) -> np.ndarray:
         """Probability that the target is at most this."""
         return self._shaped(self._values(CDF, self._targets(y)))
 
     @property
     def predictive(self) -> MixturePrediction:
         """The same as a mixture of normals in units of the target, rows and outputs first, components last."""
-        return jax.tree.map(np.asarray, heavy_tailed(self.whole).rescale(self.scale, self.shift))
+        return jax.tree.map(np.asarray, heavy_tailed(self.standardised).rescale(self.scale, self.shift))
 
     def score(self, score: str | Score) -> np.ndarray:
         """The acquisition score of every row, by its name in `ncprior.core.acquisition.SCORES` or by a function.
@@ -81,17 +84,17 @@ class Distribution(NamedTuple):
         It sees the prediction of the standardised target, a mixture of the members; what it says about a row must not
         depend on the others, as it gets some at a time.
         """
-        function, rows = score_of(score), len(self.whole.weights)
-        values = np.asarray(chunked(jax.jit(function), self.whole))
+        function, rows = score_of(score), len(self.standardised.weights)
+        values = np.asarray(chunked(jax.jit(function), self.standardised))
         if values.shape != (rows,) or not np.issubdtype(values.dtype, np.number):
             what = f"{values.dtype} of shape {values.shape}"
             raise UserError(f"a score must give one number for each of {rows} rows, and {score!r} gives {what}")
         return values.astype(np.float64)
 
-    def _targets(self, y: Any) -> np.ndarray:
+    def _targets(self, y: ArrayLike) -> np.ndarray:
         values = np.asarray(y, np.float64)
         values = values[..., None] if self.flat else values
-        wanted = self.whole.weights.shape[:-1]
+        wanted = self.standardised.weights.shape[:-1]
         if values.shape != wanted:
             raise UserError(f"targets have shape {np.shape(y)}, and predictions {wanted[: 2 - self.flat]}")
         return ((values - self.shift) / self.scale).astype(np.float32)

@@ -15,9 +15,9 @@ from ncprior.core.blocks import predict_in_blocks
 from ncprior.core.deep import deep_ncp
 from ncprior.core.input_priors import InputPrior
 from ncprior.core.methods import Method, methods
-from ncprior.core.networks import MLP
+from ncprior.core.networks import MLP, Network
 from ncprior.core.optimizers import adam, averaged, warmed_up
-from ncprior.core.prediction import MixturePrediction, heavy_tailed, mix
+from ncprior.core.prediction import MixturePrediction, Predictive, heavy_tailed, mix
 from ncprior.core.settings import Settings
 from ncprior.core.training import Trainer, combine
 from ncprior.data.encoding import Group
@@ -26,7 +26,7 @@ from ncprior.processes import check_process
 from ncprior.tables.calibration import Calibration
 from ncprior.tables.custom_parts import check_input_prior, check_method, check_trunk
 from ncprior.tables.ensemble import Ensemble, in_threads
-from ncprior.tables.input_features import Stepped, stepped
+from ncprior.tables.input_features import FeatureTrunk, with_input_features
 
 _WARM_UP = 50
 """Steps in which the learning rate rises."""
@@ -35,7 +35,7 @@ _ROWS = 64
 """Rows that are predicted together; always as many, so that a row's rounding does not depend on the others."""
 
 CHUNKS = (64, 1024, 16384)
-"""Numbers of rows that programs are compiled for; others are filled up."""
+"""Numbers of rows that programs are compiled for; others are padded."""
 
 
 # Programs on predictions, compiled once for each size of chunk. Errors of regression have heavier tails than the
@@ -49,16 +49,16 @@ CDF = jax.jit(lambda whole, y: heavy_tailed(whole).cdf(y))
 
 
 class Spec(NamedTuple):
-    """What the programs of an estimator depend on."""
+    """What the programs of an estimator depend on: those of equal specifications are compiled once."""
 
     settings: Settings
     method: str | Method
-    trunk: Callable[..., Any] | None
-    input_prior: InputPrior | None  # a function of the user's
+    trunk: Callable[..., Any] | None  # of the user's own
+    input_prior: InputPrior | None  # likewise
     groups: tuple[Group, ...]
     width: int  # columns of the encoded rows
     outputs: int
-    bins: int  # quantiles of every number that some members see; 0 for none
+    bins: int  # quantile bins of every number; 0 for none
 
 
 class Engine:
@@ -66,7 +66,7 @@ class Engine:
 
     def __init__(self, spec: Spec) -> None:
         s = spec.settings
-        check_own_parts(spec)
+        check_custom_parts(spec)
         self.spec, self.method = spec, make_method(spec)
         optimizer = averaged(warmed_up(adam(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat), _WARM_UP))
         self.ensemble = Ensemble(Trainer(self.method, optimizer, s.batch_size, s.remainder), spec.width, spec.outputs)
@@ -81,17 +81,22 @@ class Engine:
         check_process()
         return _engine(_Key(spec))
 
-    def _predict(self, weights: Any, calibration: Calibration, inputs: Array) -> MixturePrediction:
+    @staticmethod
+    def clear_cache() -> None:
+        """Forgets all engines, whose compiled programs take memory."""
+        _engine.cache_clear()
+
+    def _predict(self, weights: Network, calibration: Calibration, inputs: Array) -> MixturePrediction:
         """The mixture of the members' predictions of the standardised target."""
 
-        def one(member: Any, scales: Calibration) -> Any:
+        def one(member: Network, scales: Calibration) -> Predictive:
             network = combine(member, self.ensemble.static)
             prediction = predict_in_blocks(partial(self.method, network), inputs, block=_ROWS)
             return prediction.inflate(scales.noise_scale, scales.uncertainty_scale)
 
         return mix(jax.lax.map(lambda pair: one(*pair), (weights, calibration)), jnp.asarray(calibration.share))
 
-    def _sample(self, member: Any, inputs: Array, key: Array) -> tuple[Array, Array]:
+    def _sample(self, member: Network, inputs: Array, key: Array) -> tuple[Array, Array]:
         """One function from a member's belief at rows ``[rows, outputs]``, and the member's mean."""
         network: Any = combine(member, self.ensemble.static)
         features = jax.vmap(network.trunk)(inputs)
@@ -99,14 +104,14 @@ class Engine:
         layer = head.sample(key=key) if hasattr(head, "sample") else head
         return jax.vmap(layer)(features).mean, jax.vmap(head)(features).mean
 
-    def _features(self, weights: Any, calibration: Calibration, inputs: Array) -> Array:
+    def _features(self, weights: Network, calibration: Calibration, inputs: Array) -> Array:
         """Features ``[rows, n]`` whose products are the covariances of the mean in standardised units.
 
         The deviations that every member's belief allows, and those of the members from their mean; with several outputs
         the average covariance of one.
         """
 
-        def one(member: Any) -> tuple[Array, Array]:
+        def one(member: Network) -> tuple[Array, Array]:
             network: Any = combine(member, self.ensemble.static)
             head, features = network.heads["mean"], jax.vmap(network.trunk)(inputs)
             if not hasattr(head, "deviations"):
@@ -122,7 +127,7 @@ class Engine:
         parts = (jnp.sqrt(shares / self.spec.outputs) * part for part in (scales * deviations, apart))
         return jnp.concatenate([jnp.moveaxis(part, 0, 1).reshape(len(inputs), -1) for part in parts], axis=1)
 
-    def _sketches(self, weights: Any, calibration: Calibration, inputs: Array, key: Array, size: int) -> Array:
+    def _sketches(self, weights: Network, calibration: Calibration, inputs: Array, key: Array, size: int) -> Array:
         """Sketches ``[rows, size]`` of how the networks see rows, for rules that go by distances.
 
         Their products are ``(1 + a . a') (1 + d . d')``, summed over layers, and over members by their shares: ``a`` is
@@ -132,20 +137,20 @@ class Engine:
         trunk of the user's own counts with its features alone.
         """
 
-        def one(member: Any, key: Array) -> Array:
-            network: Any = combine(member, self.ensemble.static)
-            trunk, seen = network.trunk, inputs
-            if isinstance(network.trunk, Stepped):
-                trunk, seen = network.trunk.trunk, jax.vmap(network.trunk.see)(inputs)
+        def one(member: Network, key: Array) -> Array:
+            network = combine(member, self.ensemble.static)
+            trunk, features = network.trunk, inputs
+            if isinstance(network.trunk, FeatureTrunk):
+                trunk, features = network.trunk.trunk, jax.vmap(network.trunk.expand)(inputs)
             if not isinstance(trunk, MLP):
-                return project(jax.vmap(trunk)(seen), key)
+                return project(jax.vmap(trunk)(features), key)
 
             def mean(biases: list[Array], row: Array) -> Array:
                 whole = eqx.tree_at(lambda mlp: [layer.bias for layer in mlp.layers], trunk, biases)
                 return jnp.sum(network.heads["mean"](whole(row)).mean)
 
-            effects = jax.vmap(jax.grad(mean), (None, 0))([layer.bias for layer in trunk.layers], seen)
-            *layers, last = jax.vmap(trunk.activations)(seen)
+            effects = jax.vmap(jax.grad(mean), (None, 0))([layer.bias for layer in trunk.layers], features)
+            *layers, last = jax.vmap(trunk.activations)(features)
             keys = jax.random.split(key, 2 * len(layers) + 1)
             parts = [
                 size**0.5 * project(layer, keys[2 * i]) * project(effect, keys[2 * i + 1])
@@ -163,12 +168,13 @@ class Engine:
 
 
 class _Key:
-    """A specification as a key: a user's method or trunk is known by its identity."""
+    """A specification as a key: a user's method, trunk or input prior is compared by identity."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
-        own = [part if isinstance(part, str | None) else id(part) for part in spec[1:4]]
-        self.key = (spec.settings, *own, *spec[4:])
+        own = {"method": spec.method, "trunk": spec.trunk, "input_prior": spec.input_prior}
+        identities = {name: part if isinstance(part, str | None) else id(part) for name, part in own.items()}
+        self.key = spec._replace(**identities)  # type: ignore[arg-type]  # compared, not used
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -183,7 +189,7 @@ def _engine(key: _Key) -> Engine:
     return Engine(key.spec)
 
 
-def check_own_parts(spec: Spec) -> None:
+def check_custom_parts(spec: Spec) -> None:
     """Raise if what the user gave for a part is not like one."""
     if spec.trunk is not None:
         check_trunk(spec.trunk, spec.width)
@@ -206,20 +212,38 @@ def make_method(spec: Spec) -> Method:
     if not spec.bins:
         return method
     columns = tuple(group.columns[0] for group in spec.groups if group.kind == "number")
-    return stepped(method, columns, spec.bins)
+    return with_input_features(method, columns, spec.bins)
+
+
+def padded_size(rows: int) -> int:
+    """The size that arrays of so many rows are padded to, so that tables of about the same size share a program.
+
+    >>> [padded_size(rows) for rows in (3, 100, 1000, 70_000)]
+    [64, 128, 1024, 131072]
+    """
+    return max(64, 1 << (rows - 1).bit_length()) if rows <= 1 << 16 else -(-rows >> 16) << 16
 
 
 def chunked(function: Callable[..., Any], *arrays: Any) -> Any:
-    """``function(*arrays)`` for arrays or trees of them with a leading axis of rows, in chunks of a few sizes.
+    """``function(*arrays)`` a chunk of rows at a time, with chunks of few sizes.
 
-    Only these sizes are compiled, whatever the number of rows; the results are NumPy arrays.
+    Args:
+        function: A function of arrays with a leading axis of rows, which works row by row. It is compiled for the sizes
+            in `CHUNKS` only, whatever the number of rows.
+        arrays: Arrays or trees of them, all with as many rows.
+
+    Returns:
+        The results as NumPy arrays.
+
+    >>> chunked(lambda x: 2 * x, np.arange(3))
+    array([0, 2, 4])
     """
     check_process()
     rows = len(jax.tree.leaves(arrays)[0])
     size = next((chunk for chunk in CHUNKS if rows <= chunk), CHUNKS[-1])
 
     def run(start: int) -> Any:
-        def part(leaf: Any) -> np.ndarray:
+        def part(leaf: Array | np.ndarray) -> np.ndarray:
             piece = np.asarray(leaf[start : start + size])
             missing = [(0, size - len(piece)), *[(0, 0)] * (piece.ndim - 1)]
             return np.pad(piece, missing, mode="edge" if len(piece) else "constant")

@@ -1,8 +1,8 @@
-"""How far training has come, told to whoever wants to know."""
+"""Progress of training, for callbacks and a progress bar."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class FitProgress(NamedTuple):
@@ -14,25 +14,25 @@ class FitProgress(NamedTuple):
     score: float | None
 
 
-Show = Callable[[FitProgress], None]
+ProgressCallback = Callable[[FitProgress], None]
 
 
 @contextmanager
-def progress_bar(verbose: bool, callbacks: Sequence[Show]) -> Iterator[Show]:
-    """Tells the callbacks, and draws a bar on stderr if wanted."""
+def progress_bar(verbose: bool, callbacks: Sequence[ProgressCallback]) -> Iterator[ProgressCallback]:
+    """A function that passes progress on to the callbacks and, if ``verbose``, draws it on stderr."""
     if not verbose:
 
-        def tell(progress: FitProgress) -> None:
+        def report(progress: FitProgress) -> None:
             for callback in callbacks:
                 callback(progress)
 
-        yield tell
+        yield report
         return
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
     with Progress(console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, Any] = {}
+        tasks: dict[str, TaskID] = {}
 
         def draw(progress: FitProgress) -> None:
             if progress.stage not in tasks:

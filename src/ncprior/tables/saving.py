@@ -11,75 +11,103 @@ import json
 import numbers
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ncprior.core.networks import Network
 from ncprior.errors import UserError
 from ncprior.files import explained, written
 from ncprior.schema import conform
 from ncprior.tables import model_schema
 from ncprior.tables.calibration import Calibration
+from ncprior.tables.fitting import Fitted
 from ncprior.tables.model_file import FORMAT, OtherFileError, read_arrays, read_header, to_bytes
-from ncprior.tables.options import settings_of
+from ncprior.tables.options import FitOptions
 from ncprior.tables.programs import Spec, make_method
 
 _OWN = ("method", "trunk", "input_prior")
-"""What may be code of the user's own, which is not in the file."""
+"""Parameters that may be code of the user's own, which is not in the file."""
 
 
-def save(model: Any, path: Path) -> None:
-    """Writes the model to the file, whole or not at all."""
-    leaves = jax.tree_util.tree_leaves_with_path(model.weights_)
+class SavedModel(NamedTuple):
+    """What a model file holds: a trained ensemble, and the estimator that it belongs to."""
+
+    fitted: Fitted
+    parameters: Mapping[str, Any]  # of the estimator; in a file, those that are plain values
+    feature_names: list[str] | None
+    features: int  # columns that the estimator was given
+
+
+OptionsOf = Callable[[dict[str, Any]], FitOptions]
+"""The options of an estimator with these parameters."""
+
+
+def save(path: Path, model: SavedModel, options_of: OptionsOf) -> None:
+    """Writes the model to the file, whole or not at all.
+
+    Raises:
+        UserError: If it could not be loaded again, or the file cannot be written.
+    """
+    fitted, spec = model.fitted, model.fitted.spec
+    leaves = jax.tree_util.tree_leaves_with_path(fitted.weights)
     arrays = {f"weights{jax.tree_util.keystr(where)}": np.ascontiguousarray(leaf) for where, leaf in leaves}
-    arrays |= {f"calibration.{name}": array for name, array in model.calibration_._asdict().items()}
-    arrays |= {"shift": model.target_shift_, "scale": model.target_scale_}
-    arrays["known"] = np.ascontiguousarray(model._known_)
-    spec: Spec = model._spec_
-    arguments = {name: value for name, value in model.get_params(deep=False).items() if _is_plain(value)}
-    names = getattr(model, "feature_names_in_", None)
+    arrays |= {f"calibration.{name}": array for name, array in fitted.calibration._asdict().items()}
+    arrays |= {"shift": fitted.target_shift, "scale": fitted.target_scale}
+    arrays["training_sample"] = np.ascontiguousarray(fitted.training_sample)
     notes = {
         "format": FORMAT,
         "versions": {name: version(name) for name in ("ncprior", "jax", "equinox", "numpy")},
-        "arguments": arguments,
+        "arguments": {name: value for name, value in model.parameters.items() if _is_plain(value)},
         "settings": dataclasses.asdict(spec.settings),
         "method": spec.method if isinstance(spec.method, str) else None,
         "own": [name for name in _OWN if not isinstance(getattr(spec, name), str | None)],
-        "encoder": model.encoder_.to_json(),
+        "encoder": fitted.encoder.to_json(),
         "outputs": spec.outputs,
         "bins": spec.bins,
-        "flat": model._flat_,
-        "steps": model.steps_,
-        "members": model._members_,
-        "rows": model.n_rows_,
-        "validation": model.validation_,
-        "fit_seconds": model.fit_seconds_,
-        "target_names": model.target_names_,
-        "feature_names": None if names is None else [str(name) for name in names],
-        "features": model.n_features_in_,
+        "flat": fitted.flat,
+        "steps": fitted.steps,
+        "members": fitted.members,
+        "rows": fitted.rows,
+        "validation": fitted.validation,
+        "fit_seconds": fitted.seconds,
+        "target_names": fitted.target_names,
+        "feature_names": model.feature_names,
+        "features": model.features,
     }
+    own = {name: getattr(spec, name) for name in _OWN}
     try:
         content = to_bytes(_plain(notes), arrays)
-        _restore(type(model), io.BytesIO(content), len(content), {name: getattr(spec, name) for name in _OWN})
+        _restore(io.BytesIO(content), len(content), own, list(model.parameters), options_of)
     except UserError as error:
         raise UserError(f"{path}: the model could not be loaded again, so it is not saved: {error}") from error
     with written(path) as draft, explained(path):
         draft.write_bytes(content)
 
 
-def load(cls: type, path: Path, own: dict[str, Any]) -> Any:
-    """The model in the file, with what is the user's own: a method, a trunk, an input prior."""
+def load(path: Path, own: Mapping[str, Any], names: Sequence[str], options_of: OptionsOf) -> SavedModel:
+    """The model in the file.
+
+    Args:
+        path: The file.
+        own: The method, trunk and input prior that are the user's own, or None.
+        names: The parameters of the estimator.
+        options_of: Checks these.
+
+    Raises:
+        UserError: If there is no such file, or it is not a model, or a damaged one.
+    """
     try:
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):  # others may never end, or never begin
             raise OtherFileError("is not a file; give one that `save` or `ncprior fit` wrote")
         with path.open("rb") as stream:
-            return _restore(cls, stream, os.fstat(stream.fileno()).st_size, own)
+            return _restore(stream, os.fstat(stream.fileno()).st_size, own, names, options_of)
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file; check its name and folder") from error
     except OSError as error:
@@ -90,7 +118,9 @@ def load(cls: type, path: Path, own: dict[str, Any]) -> Any:
         raise UserError(f"{path}: not an ncprior model, or a damaged one ({error}); save it anew") from error
 
 
-def _restore(cls: Any, stream: BinaryIO, size: int, own: dict[str, Any]) -> Any:
+def _restore(
+    stream: BinaryIO, size: int, own: Mapping[str, Any], names: Sequence[str], options_of: OptionsOf
+) -> SavedModel:
     """The model in a stream of so many bytes."""
     header = read_header(stream, size)
     notes: model_schema.Notes = conform(header.notes, model_schema.Notes, "notes")
@@ -98,18 +128,17 @@ def _restore(cls: Any, stream: BinaryIO, size: int, own: dict[str, Any]) -> Any:
         if own[name] is None:
             raise OtherFileError(f"was trained with a {name} of its user's own; give it as {name}=...")
     given: dict[str, Any] = {name: own[name] for name in notes.own}
-    model = cls(**model_schema.read_arguments(header.notes["arguments"], cls._get_param_names()))
-    model.set_params(**given)
-    settings_of(model, notes.rows, effects=False)  # raises where arguments have no meaning
+    parameters = model_schema.read_arguments(header.notes["arguments"], names) | given
+    options_of(parameters).settings_for(notes.rows)  # raises where arguments have no meaning
     spec = Spec(
-        notes.settings,
-        given.get("method") or str(notes.method),
-        given.get("trunk"),
-        given.get("input_prior"),
-        notes.encoder.groups,
-        notes.encoder.width,
-        notes.outputs,
-        notes.bins,
+        settings=notes.settings,
+        method=given.get("method") or str(notes.method),
+        trunk=given.get("trunk"),
+        input_prior=given.get("input_prior"),
+        groups=notes.encoder.groups,
+        width=notes.encoder.width,
+        outputs=notes.outputs,
+        bins=notes.bins,
     )
     model_schema.check_shapes(notes, spec, header.shapes)
     outline = _outline(spec, given)
@@ -123,21 +152,26 @@ def _restore(cls: Any, stream: BinaryIO, size: int, own: dict[str, Any]) -> Any:
         raise
     arrays = read_arrays(stream, header)
     model_schema.check_values(arrays)
-    model._spec_, model.encoder_ = spec, notes.encoder
-    model.weights_ = jax.tree_util.tree_unflatten(structure, [arrays[name] for name in wanted])
-    model.calibration_ = Calibration(*(arrays[f"calibration.{name}"] for name in Calibration._fields))
-    model._known_ = arrays["known"]
-    model.target_shift_, model.target_scale_ = arrays["shift"], arrays["scale"]
-    model._flat_, model.steps_, model.n_rows_ = notes.flat, notes.steps, notes.rows
-    model._members_ = notes.members
-    model.validation_, model.fit_seconds_ = notes.validation, notes.fit_seconds
-    model.target_names_, model.n_features_in_ = notes.target_names, notes.features
-    if notes.feature_names is not None:
-        model.feature_names_in_ = np.array(notes.feature_names, dtype=object)
-    return model
+    fitted = Fitted(
+        spec=spec,
+        encoder=notes.encoder,
+        weights=jax.tree_util.tree_unflatten(structure, [arrays[name] for name in wanted]),
+        calibration=Calibration(*(arrays[f"calibration.{name}"] for name in Calibration._fields)),
+        target_shift=arrays["shift"],
+        target_scale=arrays["scale"],
+        steps=notes.steps,
+        validation=notes.validation,
+        rows=notes.rows,
+        training_sample=arrays["training_sample"],
+        members=notes.members,
+        flat=notes.flat,
+        target_names=notes.target_names,
+        seconds=notes.fit_seconds,
+    )
+    return SavedModel(fitted, parameters, notes.feature_names, notes.features)
 
 
-def _outline(spec: Spec, given: dict[str, Any]) -> Any:
+def _outline(spec: Spec, given: Mapping[str, Any]) -> Network:
     """The shapes of a network's weights, in its structure; no array is made."""
     key = jax.eval_shape(lambda: jax.random.key(0))
     try:
@@ -148,13 +182,13 @@ def _outline(spec: Spec, given: dict[str, Any]) -> Any:
             raise OtherFileError(f"the {' or '.join(given)} given makes no network ({why})") from error
         raise UserError(f"its settings make no network ({why})") from error
 
-    def is_weight(leaf: Any) -> bool:
+    def is_weight(leaf: object) -> bool:
         return isinstance(leaf, jax.ShapeDtypeStruct) and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
     return eqx.filter(shapes, is_weight)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     try:
         json.dumps(_plain(value))
     except TypeError:
@@ -162,7 +196,7 @@ def _is_plain(value: Any) -> bool:
     return True
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Numbers and sequences of any kind as those of JSON; what is neither is not for a file."""
     if isinstance(value, str | int | float | None):
         return value
