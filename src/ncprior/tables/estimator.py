@@ -1,12 +1,4 @@
-"""The front door: NCP as a scikit-learn estimator for tables of any kind.
-
->>> import numpy as np
->>> X = np.linspace(-1, 1, 40)[:, None]
->>> model = NCPRegressor(members=2, epochs=20, random_state=0).fit(X, np.sin(3 * X[:, 0]))
->>> mean, std = model.predict(X, return_std=True)
->>> model.suggest(np.linspace(-4, 4, 9)[:, None], n=2, random_state=0).shape
-(2,)
-"""
+"""`NCPRegressor`: NCP as a scikit-learn estimator for tables of any kind."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -44,37 +36,59 @@ from ncprior.tables.search import Validation
 class NCPRegressor(RegressorMixin, BaseEstimator):
     """Regression by an ensemble of neural networks that are uncertain away from the data.
 
+    Every network has a noise contrastive prior (Hafner et al., 2019): it is trained to be uncertain about inputs with
+    noise. Rows that are held out at first say how long to train and calibrate the predictions; the networks are then
+    trained anew on all rows. Parameters and settings that have no effect with the method are refused.
+
     Args:
         method: ``bbb+ncp``, ``det``, ``det+ncp``, ``bbb``, ``odc+ncp``, ``deep+ncp`` (a belief over every layer), or a
             `Method` of your own.
         hidden: Units of each hidden layer.
-        members: Networks in the ensemble. Half of them see the columns' quantiles too, which makes them more exact on
-            the data; the others are more careful off it.
-        learning_rate: Of Adam.
-        batch_size: Rows in a mini batch; None chooses by the number of rows.
+        members: Networks in the ensemble. Every second one also gets quantile features of the columns, which makes it
+            more exact on the data; the others are more careful off it.
+        learning_rate: Learning rate of Adam.
+        batch_size: Rows in a mini batch; None chooses from 64 to 512 by the number of rows.
         epochs: Passes over the training rows; None finds the number by `early_stopping`.
-        early_stopping: Whether to hold out rows at first to find out how long to train and how far to trust the
-            members; the networks are then trained anew on all rows.
-        validation_fraction: Share of the rows that is held out at random for that; as much again, twice, is held out
-            around a random place of a random column.
-        min_rows: Rows that training needs: of fewer than 3 nothing can be learned, but that may be a start.
-        gamma: Weight of the noise contrastive prior; 0 for none. ``odc+ncp`` has none (Equation 9). Arguments and
-            settings that a method has no use for are refused.
-        gamma_per_label: Whether gamma is divided by the number of rows, as suits a prior.
+        early_stopping: Whether to hold out rows at first, to find out how long to train and to calibrate. Without it,
+            and without ``epochs``, training takes 1,000 steps.
+        validation_fraction: Share of the rows that is held out at random for that, at most 0.3; twice as much is held
+            out around a random value of a random column.
+        min_rows: Fewest rows that `fit` accepts. Of fewer than 3 nothing can be learned, but that may be a start.
+        gamma: Weight of the noise contrastive prior; 0 for none. ``odc+ncp`` has none (Equation 9).
+        gamma_per_label: Whether gamma is divided by the number of rows, so that the prior fades as labels come in.
         input_prior: ``radial``, ``gaussian`` or ``uniform`` noise on the numbers, or a function
             ``(inputs, *, key) -> noised`` of the encoded rows, see `ncprior.core.input_priors`.
         input_scale: Standard deviation of that noise, in standard deviations of a column: one number, or a dictionary
             by the name of the column; columns that it does not name have 2.
         output_scale: Standard deviation of the output prior, in standard deviations of the target.
-        flip: Probability that the noise changes a category, a flag, or marks a row as unexpected.
+        flip: Probability that the noise changes a category or a flag.
         trunk: A function ``(inputs, *, key) -> module`` that makes a trunk of your own, in place of hidden layers.
         settings: Other fields of `ncprior.core.settings.Settings` by name.
-        warm_start: Whether `fit` goes on from the present weights, when rows have come in, instead of from new ones.
-            Arguments count as they are then, but those that say what the weights are cannot change: method, hidden,
-            members, trunk.
-        random_state: Seed.
-        verbose: Whether to draw a progress bar.
+        warm_start: Whether `fit` starts from the present weights, when rows have come in, instead of from new ones.
+            Parameters may have changed, except for those that say what the weights are: method, hidden, members, trunk.
+        random_state: Seed, or a `numpy.random.RandomState`; None draws one.
+        verbose: Whether to draw a progress bar on stderr.
         callbacks: Functions that are called with a `FitProgress` now and then.
+
+    Attributes:
+        fitted_: The trained ensemble, a `ncprior.tables.fitting.Fitted`. The attributes below are parts of it.
+        encoder_: How columns become numbers: kind and treatment of each.
+        calibration_: A `Calibration`: ``noise_scale``, ``uncertainty_scale`` and ``share`` of each member.
+        steps_: Steps of training of each member. Members whose loss was not finite are left out.
+        validation_: ``rmse``, ``nlpd``, 90% ``coverage`` and number of ``rows`` that were held out; None without any.
+        n_rows_: Rows learned from.
+        target_names_: Names of the outputs, if y had any.
+        target_shift_: Mean of each output.
+        target_scale_: Standard deviation of each output.
+        fit_seconds_: Seconds that the last training took.
+        n_features_in_: Columns of X.
+        feature_names_in_: Their names, if X had any.
+
+    >>> X = np.linspace(-1, 1, 40)[:, None]
+    >>> model = NCPRegressor(members=2, epochs=20, random_state=0).fit(X, np.sin(3 * X[:, 0]))
+    >>> mean, std = model.predict(X, return_std=True)
+    >>> model.suggest(np.linspace(-4, 4, 9)[:, None], n=2, random_state=0).shape
+    (2,)
     """
 
     def __init__(
@@ -125,11 +139,20 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         self.callbacks = callbacks
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "NCPRegressor":  # noqa: N803
-        """Learns from rows ``X`` (an array, a data frame or an Arrow table) and targets ``y``, one or several a row.
+        """Trains the ensemble.
 
-        Whole numbers in ``sample_weight`` are counts: so many equal rows, as long as these are at most ten times the
-        rows. Others are relative: only their proportions matter, and ``w`` and ``2 w`` give the same model unless one
-        of them is whole. 0 leaves a row out.
+        Args:
+            X: Rows: an array, a data frame or an Arrow table. Text and missing values are fine.
+            y: Targets, one or several for each row.
+            sample_weight: Weights of the rows; 0 leaves a row out. Whole numbers are counts: so many equal rows, as
+                long as these are at most ten times the rows. Others are relative: only their proportions matter, and
+                ``w`` and ``2 w`` give the same model unless one of them is whole.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            UserError: If parameters, rows or targets do not make sense.
         """
         return self._learn(X, y, sample_weight, resume=self.warm_start and hasattr(self, "fitted_"))
 
@@ -141,16 +164,16 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         return self._learn(X, y, check=False)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "NCPRegressor":  # noqa: N803
-        """One pass over rows that have come in, from the present weights; the first call is `fit` of one pass."""
+        """Trains one epoch on new rows, from the present weights; the first call is `fit` of one epoch."""
         return self._learn(X, y, sample_weight, resume=hasattr(self, "fitted_"), epochs=1)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:  # noqa: N803
-        """The mean, and with ``return_std`` the standard deviation, of uncertainty and noise together."""
+        """The predicted mean, and with ``return_std`` the standard deviation of uncertainty and noise together."""
         prediction = self.predict_distribution(X)
         return (prediction.mean, prediction.std) if return_std else prediction.mean
 
     def predict_distribution(self, X: Any) -> Distribution:  # noqa: N803
-        """The whole prediction in units of the target: mean, noise, uncertainty, intervals, densities."""
+        """The predictive distribution in units of the target: mean, noise, uncertainty, intervals, densities."""
         return self.predict_piece(self._table(X))
 
     def predict_piece(self, table: pa.Table, first_row: int = 1) -> Distribution:
@@ -171,7 +194,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         return Distribution(prediction, fitted.target_shift, fitted.target_scale, fitted.flat)
 
     def information_gain(self, X: Any) -> np.ndarray:  # noqa: N803
-        """What a label for each row is expected to tell, in nats per output."""
+        """The expected information gain of a label for each row, in nats per output."""
         return self.predict_distribution(X).score("information_gain")
 
     def suggest(
@@ -185,7 +208,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         exclude: Any = None,
         random_state: Any = None,
     ) -> np.ndarray:
-        """The numbers of ``n`` rows of a pool that are worth a label most, best first.
+        """The indices of ``n`` rows of a pool that are most worth a label, best first.
 
         Args:
             X_pool: Rows without labels.
@@ -232,14 +255,14 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         return np.asarray(drawn.pick(jnp.asarray(scores / (temperature or 1.0)), jnp.asarray(excluded), n, key=key))
 
     def sample_functions(self, X: Any, n: int = 20, *, random_state: Any = None) -> np.ndarray:  # noqa: N803
-        """``n`` functions from the belief over the mean, at these rows: ``[n, rows]``, or with outputs at last."""
+        """Draws ``n`` mean functions from the belief, at these rows: ``[n, rows]``, or ``[n, rows, outputs]``."""
         key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
         table = self._table(X)
         functions = batch_features.sample_functions(self.fitted_, table, n, key)
         return functions[..., 0] if self.fitted_.flat else functions
 
     def save(self, path: str | Path) -> None:
-        """Writes the model as one file: JSON and weights, nothing that runs when it is loaded."""
+        """Writes the model to one file of JSON and weights, nothing of which runs when it is loaded."""
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
         feature_names = None if names is None else [str(name) for name in names]
@@ -255,7 +278,17 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         trunk: Callable[..., Any] | None = None,
         input_prior: InputPrior | None = None,
     ) -> "NCPRegressor":
-        """The model in a file; what is your own is code, which a file does not hold, and must be given again."""
+        """Loads a model from a file.
+
+        Args:
+            path: A file that `save` or ``ncprior fit`` wrote.
+            method: Your own method, if the model was trained with one: code is not in the file.
+            trunk: Likewise your own trunk.
+            input_prior: Likewise your own input prior.
+
+        Raises:
+            UserError: If the file is not a model, or a damaged one, or something of your own is missing.
+        """
         own = {"method": method, "trunk": trunk, "input_prior": input_prior}
         saved = saving.load(Path(path), own, cls._get_param_names(), cls._options_of)
         model = cls(**saved.parameters)
