@@ -1,6 +1,5 @@
 """The documented examples run, and show what they say."""
 
-import doctest
 import importlib.util
 import re
 from pathlib import Path
@@ -8,12 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import ncprior.core.distributions
-import ncprior.core.input_priors
-import ncprior.core.prediction
-import ncprior.schema
-import ncprior.tables.batches
-import ncprior.tables.estimator
 from ncprior.core.acquisition import SCORES, information_gain
 from ncprior.tables.batches import RULES, acquisitions, lcmd
 
@@ -28,25 +21,9 @@ def test_ncp_for_a_network_of_ones_own():
     assert with_ncp > 3 * without
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        ncprior.tables.batches,
-        ncprior.core.distributions,
-        ncprior.tables.estimator,
-        ncprior.core.input_priors,
-        ncprior.core.prediction,
-        ncprior.schema,
-    ],
-)
-def test_docstrings(module):
-    result = doctest.testmod(module)
-    assert result.attempted > 0
-    assert result.failed == 0
-
-
-def test_the_code_in_the_readme_runs():
-    text = (EXAMPLES.parent / "README.md").read_text()
+@pytest.mark.parametrize("page", ["README.md", "docs/tour.md"])
+def test_the_code_in_the_readme_and_the_tour_runs(page):
+    text = (EXAMPLES.parent / page).read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert blocks
     for block in blocks:
@@ -56,7 +33,7 @@ def test_the_code_in_the_readme_runs():
 def test_the_code_in_the_guide_to_tables_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ncprior.tables.fitting._STEPS", 10)
-    text = (EXAMPLES.parent / "docs" / "tables.md").read_text()
+    text = (EXAMPLES.parent / "docs" / "guides" / "tables.md").read_text()
     block, registration = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     rows = np.random.default_rng(0).normal(size=(12, 2))
     names = {"X": rows, "y": rows[:, 0], "X_new": rows, "X_pool": rows}

@@ -101,9 +101,12 @@ def write(path: str | Path) -> Iterator[Callable[[pa.Table], None]]:
     After an error, an interruption, or if nothing was appended, there is no new file and an old one stays as it was.
     Meanwhile nobody else can write the file (see `ncprior.files`).
 
-    >>> with write("predictions.parquet") as append:  # doctest: +SKIP
-    ...     for piece in stream("rows.csv"):
-    ...         append(piece)
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with write(f"{folder}/rows.csv") as append:
+    ...         append(as_table({"x": [1.0, 2.0]}))
+    ...     read(f"{folder}/rows.csv").num_rows
+    2
     """
     target = Path(path)
     csv = target.suffix.lower() == ".csv"

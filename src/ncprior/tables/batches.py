@@ -214,7 +214,7 @@ then gets features whose dot products are covariances."""
 
 DEFAULT_RULE = "kmeans_inputs"
 """The one that needs fewer labels than random on most tables, for the same error and for the same density; see
-docs/trust.md."""
+docs/results/tables.md."""
 
 
 def acquisitions() -> dict[str, Entry[Rule] | Entry[Score]]:

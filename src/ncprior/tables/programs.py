@@ -117,7 +117,7 @@ class Engine:
             if not hasattr(head, "deviations"):
                 raise UserError(
                     f"the head 'mean' of {self.method.name} ({type(head).__name__}) has no `deviations`, of which "
-                    "max_det and bait make covariances: add it as in docs/own_network.md, or choose another acquisition"
+                    "max_det and bait make covariances: see docs/guides/own_network.md, or choose another acquisition"
                 )
             return jax.vmap(head.deviations)(features), jax.vmap(head)(features).mean
 
