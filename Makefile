@@ -1,44 +1,76 @@
-# Two commands set up everything on a machine with Python 3.11 or later: `make demo` and `make test`.
+# Everything is set up on a machine with Python 3.11 or later: start with `make demo` or `make test`.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test bench lock clean
+.PHONY: demo test lint coverage docs wheel test-lowest bench lock clean
 
 demo: $(VENV)/installed  ## Install, run the toy experiment in a quick version, say where the report is
 	rm -rf runs/demo
 	$(BIN)/ncprior paper toy --quick --out runs/demo
 
-test: $(VENV)/tested  ## Linters, types, layers and tests
+test: $(VENV)/tested lint  ## Linters, spelling, types, layers, tests and doctests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/tested  ## What `make test` checks before it runs the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest
+
+coverage: $(VENV)/tested  ## The tests with coverage; fails below the floor in pyproject.toml
+	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered
+
+docs: $(VENV)/documented  ## The documentation with its tutorials run, offline; warnings are errors
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "documentation: $(CURDIR)/docs/_build/html/index.html"
+
+wheel: $(VENV)/tested  ## Build wheel and sdist, install the wheel in a fresh environment, and try it
+	rm -rf dist build/wheel
+	$(PIP) install --quiet --constraint requirements.lock build
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet --constraint requirements.lock dist/ncprior-*.whl
+	cd build && wheel/bin/ncprior --version && wheel/bin/python ../tests/smoke.py
+
+test-lowest: ## The tests with the oldest dependencies that pyproject.toml allows
+	$(PYTHON) -m venv build/lowest
+	build/lowest/bin/python -m pip install --quiet "pip>=25.1"
+	$(PYTHON) tests/lowest.py pyproject.toml > build/lowest/constraints.txt
+	build/lowest/bin/python -m pip install --quiet --constraint build/lowest/constraints.txt -e ".[flights]" --group test
+	build/lowest/bin/python -m pytest
 
 bench: $(VENV)/tested  ## Speed as ratios of what the machine can do; a table and bench.json
 	$(BIN)/python -m benchmarks.speed --out bench.json
 
-# The exact versions that the two commands install. Package indexes differ from machine to machine, so the file holds
+# The exact versions that these commands install. Package indexes differ from machine to machine, so the file holds
 # names and versions only.
 lock:
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet "pip>=25.1"
-	$(BIN)/python -m pip install --quiet -e ".[flights]" --group test
-	$(BIN)/python -m pip freeze --exclude-editable > requirements.lock
+	$(PIP) install --quiet "pip>=25.1"
+	$(PIP) install --quiet -e ".[flights]" --group dev
+	$(PIP) freeze --exclude-editable > requirements.lock
 
 $(VENV)/installed: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint requirements.lock -e ".[flights]"
+	$(PIP) install --quiet --constraint requirements.lock -e ".[flights]"
 	touch $@
 
 $(VENV)/tested: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint requirements.lock -e ".[flights]" --group test
+	$(PIP) install --quiet "pip>=25.1"
+	$(PIP) install --quiet --constraint requirements.lock -e ".[flights]" --group test
+	touch $@
+
+$(VENV)/documented: requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet "pip>=25.1"
+	$(PIP) install --quiet --constraint requirements.lock -e ".[flights]" --group docs
 	touch $@
 
 clean:
-	rm -rf $(VENV) runs bench.json
+	rm -rf $(VENV) build dist runs docs/_build docs/api docs/commands bench.json
