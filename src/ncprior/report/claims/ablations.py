@@ -2,7 +2,7 @@
 
 from ncprior.core.methods import title
 from ncprior.experiments.records import Records
-from ncprior.report.claims.final import final
+from ncprior.report.claims.final import Final, final
 from ncprior.report.claims.verdicts import Claim, claim, lower, median, within
 
 RMSE_TOLERANCE = 0.1
@@ -41,6 +41,6 @@ def ablation_claims(records: Records) -> list[Claim]:
     return claims
 
 
-def _compared(found: dict[str, dict], *names: str) -> str:
+def _compared(found: Final, *names: str) -> str:
     said = (f"{title(one)} {median(found[one]['test_rmse'])} and {median(found[one]['test_nlpd'])}" for one in names)
     return f"median RMSE and NLPD: {', '.join(said)}"
