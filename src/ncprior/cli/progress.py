@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from ncprior.cli.console import Terminal
 from ncprior.core.methods import title
-from ncprior.experiments.paper import learning_curves, regression
+from ncprior.experiments.paper import learning_curves, seed_by_seed
 from ncprior.terminal import remark
 
 _PLAIN_EVERY = 0.1
@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
 def describe(progress: Any) -> Step:
     """What an experiment tells about its progress, in words."""
-    if isinstance(progress, regression.Progress):
+    if isinstance(progress, seed_by_seed.Progress):
         seed = f", seed {progress.seed}" if progress.seeds > 1 else ""
         state = f"{progress.rows_per_second:,.0f} rows/s{seed}"
         if not math.isnan(progress.test_rmse):

@@ -14,7 +14,7 @@ from ncprior.cli.console import Terminal
 from ncprior.data import column_values
 from ncprior.data.column_types import python_rows
 from ncprior.errors import UserError
-from ncprior.tables.estimator import Distribution
+from ncprior.tables.predictions import Distribution
 from ncprior.terminal import say
 
 _MANY, _SHOWN = 100, 20

@@ -171,7 +171,7 @@ class Records:
         for key, leaf in _leaves(like):
             if key not in arrays or arrays[key].shape != _bare(leaf).shape:
                 raise UserError(f"{path} is not of this run: {key} is missing or has another shape")
-            keys = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            keys = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
             leaves.append(jax.random.wrap_key_data(jnp.asarray(arrays[key])) if keys else arrays[key])
         return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
@@ -230,7 +230,7 @@ def _leaves(tree: Any) -> list[tuple[str, Any]]:
 
 
 def _bare(leaf: Any) -> np.ndarray:
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     return np.asarray(leaf)
 

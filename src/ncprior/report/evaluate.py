@@ -11,6 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from ncprior.errors import UserError
 from ncprior.experiments import evaluate
+from ncprior.experiments.baselines import BASELINES
 from ncprior.experiments.evaluate import method_style
 from ncprior.experiments.records import Records
 from ncprior.report.claims.verdicts import FEWEST_SEEDS, all_of, judge, lower
@@ -83,7 +84,7 @@ def verdict(results: dict[str, Any], densities: dict[str, np.ndarray]) -> str:
     ``densities`` are the NLPDs of the methods on each of the splits.
     """
     methods = results["methods"]
-    name = next((name for name in methods if name not in evaluate.BASELINES), next(iter(methods)))
+    name = next((name for name in methods if name not in BASELINES), next(iter(methods)))
     of, title = methods[name], method_style(name).title
     rows = min(results["rows"], sum(split["test"] for split in results["splits"]))
     said = f"Of the rows, {of['coverage']['mean']:.0%} were inside the 90% intervals of {title}"
