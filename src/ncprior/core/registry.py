@@ -8,7 +8,7 @@ import re
 from collections import UserDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from ncprior.errors import UserError
 
@@ -25,7 +25,7 @@ Compares = Literal["prediction", "ood_prediction", "inputs", "gradients", "covar
 - ``covariances``: features whose dot products are the covariances of the predicted means.
 """
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 class Style(NamedTuple):

@@ -1,0 +1,40 @@
+"""Rules that the source keeps, which no linter checks."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import ncprior
+
+SOURCE = Path(ncprior.__file__).parent
+MOST_POSITIONAL = 5
+
+
+def modules(*rooms):
+    return [path for room in rooms for path in sorted((SOURCE / room).rglob("*.py"))]
+
+
+def name(path):
+    return path.relative_to(SOURCE).as_posix()
+
+
+@pytest.mark.parametrize("path", modules("core", "data", "tables"), ids=name)
+def test_functions_have_few_positional_parameters(path):
+    functions = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef))
+    for function in functions:
+        given = [one.arg for one in function.args.posonlyargs + function.args.args if one.arg not in ("self", "cls")]
+        assert len(given) <= MOST_POSITIONAL, f"{function.name}: {', '.join(given)}"
+
+
+@pytest.mark.parametrize("path", modules("core", "data"), ids=name)
+def test_the_core_has_real_types(path):
+    assert not [node.lineno for node in ast.walk(ast.parse(path.read_text())) if getattr(node, "id", "") == "Any"]
+
+
+@pytest.mark.parametrize("path", modules("."), ids=name)
+def test_private_names_stay_in_their_module(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ncprior"):
+            private = [one.name for one in node.names if one.name.startswith("_") and not one.name.endswith("__")]
+            assert not private, f"{node.module}: {', '.join(private)}"
