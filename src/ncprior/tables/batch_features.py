@@ -89,11 +89,11 @@ def pick_batch(
         )
     else:
 
-        def narrow(part: np.ndarray) -> tuple[Array, Array]:
+        def sketched(part: np.ndarray) -> tuple[Array, Array]:
             whole = engine.features(*members, part)
             return sketch(whole, _MAX_FEATURES, key=key_sketch), jnp.sqrt(jnp.sum(whole**2, axis=1))
 
-        phi, std = chunked(narrow, inputs)
+        phi, std = (np.asarray(part) for part in chunked(sketched, inputs))
         seen = phi[:0]  # the belief knows the labelled rows
         # What the members believe, before it is widened for what has learned nothing.
         believed = chunked(lambda part: UNCERTAINTY(engine.predict(*members, part)), inputs)

@@ -1,11 +1,11 @@
-"""What a trunk, an input prior or a method of the user's own must be like; told before training, in one line.
+"""Checks of a trunk, an input prior or a method of the user's own, before training, with messages of one line.
 
 Shapes are found without computing anything; then one mini batch is computed, to see that its numbers are finite.
 """
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -19,6 +19,8 @@ from ncprior.core.objectives import Batch, View, Weighted
 from ncprior.core.prediction import Predictive
 from ncprior.errors import UserError
 
+Result = TypeVar("Result")
+
 _ROWS = 8
 """Of the mini batch that parts are tried on."""
 
@@ -27,11 +29,11 @@ _PRIOR = "input_prior must be a function (inputs, *, key) -> noised of rows"
 _INIT = "init must be a function (inputs, outputs, *, key) -> Network"
 
 
-def check_trunk(trunk: Any, inputs: int) -> None:
+def check_trunk(trunk: Callable[..., object], inputs: int) -> None:
     """Raise unless this makes modules from an input vector to a vector of features."""
     _check_call(_TRUNK, trunk, inputs)
 
-    def features(key: Array) -> Any:
+    def features(key: Array) -> object:
         module = _run(_TRUNK, lambda: trunk(inputs, key=key))
         if not callable(module):
             raise UserError(f"{_TRUNK}, and it made {_described(module)}")
@@ -44,11 +46,11 @@ def check_trunk(trunk: Any, inputs: int) -> None:
     _check_finite("trunk: its module", features)
 
 
-def check_input_prior(prior: Any, inputs: int) -> None:
+def check_input_prior(prior: Callable[..., object], inputs: int) -> None:
     """Raise unless this makes noised rows of a mini batch, all or the first of them."""
     _check_call(_PRIOR, prior, np.zeros((_ROWS, inputs), np.float32))
 
-    def noised(key: Array) -> Any:
+    def noised(key: Array) -> object:
         return _run(_PRIOR, lambda: prior(_batch(inputs, 1).inputs, key=key))
 
     found = _shape(noised)
@@ -77,7 +79,7 @@ def check_method(method: Method, inputs: int, outputs: int) -> None:
             raise UserError(f"{name}: {_INIT}, and it made {_described(network)}")
         return network
 
-    def terms(key: Array) -> dict[str, Any]:
+    def terms(key: Array) -> dict[str, Array]:
         network = network_of(key)
         view = _run(
             f"{name}: its network must take rows of {inputs} inputs",
@@ -88,7 +90,7 @@ def check_method(method: Method, inputs: int, outputs: int) -> None:
             for term, weighted in method.objective.items()
         }
 
-    def predicted(key: Array) -> Any:
+    def predicted(key: Array) -> dict[str, Array]:
         network = network_of(key)
         prediction = _run(f"{name}: predict must take what the heads say", lambda: method(network, batch.inputs))
         if not isinstance(prediction, Predictive):
@@ -117,7 +119,7 @@ def _batch(inputs: int, outputs: int) -> Batch:
     return Batch(rows, targets, jnp.ones(_ROWS), jnp.asarray(float(_ROWS)))
 
 
-def _check_call(expected: str, function: Any, *arguments: Any) -> None:
+def _check_call(expected: str, function: object, *arguments: object) -> None:
     """Raise unless this can be called with these arguments and a keyword ``key``."""
     if not callable(function):
         raise UserError(f"{expected}, got {_described(function)}")
@@ -131,7 +133,7 @@ def _check_call(expected: str, function: Any, *arguments: Any) -> None:
         raise UserError(f"{expected}, and {_described(function)} does not take these arguments ({error})") from error
 
 
-def _run(expected: str, call: Callable[[], Any]) -> Any:
+def _run(expected: str, call: Callable[[], Result]) -> Result:
     """What a call of the user's code gives."""
     try:
         return call()
@@ -142,7 +144,7 @@ def _run(expected: str, call: Callable[[], Any]) -> Any:
         raise UserError(f"{expected}, and failed ({why:.200})") from error
 
 
-def _shape(function: Callable[[Array], Any]) -> Any:
+def _shape(function: Callable[[Array], object]) -> Any:
     """The shapes of what a function of a key gives; what is no array is given as it is."""
     return eqx.filter_eval_shape(function, jax.random.key(0))
 
@@ -151,13 +153,13 @@ def _is_float(found: Any) -> bool:
     return hasattr(found, "dtype") and hasattr(found, "ndim") and bool(jnp.issubdtype(found.dtype, jnp.floating))
 
 
-def _check_finite(what: str, function: Callable[[Array], Any]) -> None:
+def _check_finite(what: str, function: Callable[[Array], object]) -> None:
     found = jax.jit(function)(jax.random.key(0))
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found)):
         raise UserError(f"{what} gives numbers that are not finite before any training; mend its initial weights")
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     """What something is, in few words."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{value.dtype} of shape {list(value.shape)}"

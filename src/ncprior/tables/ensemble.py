@@ -221,9 +221,7 @@ class Ensemble:
         indices, sizes = holdout_indices(holdouts, len(holdouts), len(rows[0].inputs))
         each = indices.reshape(len(holdouts), -1)
         predictions = self._predict_each(weights, rows, each)
-        targets = np.stack(
-            [one.in_shared_unit(np.asarray(one.targets)[part]) for one, part in zip(rows, each, strict=True)]
-        )
+        targets = np.stack([one.shared_targets(part) for one, part in zip(rows, each, strict=True)])
         copies = np.asarray(rows[0].weights.copies)[indices]
         return HeldOutPredictions(predictions, targets, _counts(rows[0], indices, sizes), copies, indices)
 

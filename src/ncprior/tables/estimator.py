@@ -1,16 +1,17 @@
 """`NCPRegressor`: NCP as a scikit-learn estimator for tables of any kind."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol, TypeAlias, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
 from ncprior.core.acquisition import Acquisition, Draw, Score
@@ -28,9 +29,28 @@ from ncprior.tables.calibration import Calibration
 from ncprior.tables.fitting import Fitted, continue_fit, fit
 from ncprior.tables.options import FitOptions
 from ncprior.tables.predictions import Distribution
+from ncprior.tables.programs import TrunkFactory
 from ncprior.tables.progress import FitProgress, progress_bar
 from ncprior.tables.recipe import LabelledTable
 from ncprior.tables.search import Validation
+
+
+class DataFrameLike(Protocol):
+    """A data frame of pandas, polars and others."""
+
+    @property
+    def columns(self) -> Iterable[object]:
+        """Names of the columns, or the columns themselves."""
+
+
+TableLike: TypeAlias = pa.Table | DataFrameLike | ArrayLike | Mapping[str, Sequence[object]]
+"""Rows: an Arrow table, a data frame, an array, or a dictionary of columns."""
+
+TargetsLike: TypeAlias = pa.Table | DataFrameLike | ArrayLike
+"""Targets, one or several for each row."""
+
+RandomState: TypeAlias = int | np.random.RandomState | None
+"""A seed as scikit-learn takes it."""
 
 
 class NCPRegressor(RegressorMixin, BaseEstimator):
@@ -109,10 +129,10 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         input_scale: float | dict[str, float] = 2.0,
         output_scale: float = 1.0,
         flip: float = 0.1,
-        trunk: Callable[..., Any] | None = None,
+        trunk: TrunkFactory | None = None,
         settings: dict[str, Any] | None = None,
         warm_start: bool = False,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: bool = False,
         callbacks: Sequence[Callable[[FitProgress], None]] = (),
     ) -> None:
@@ -138,7 +158,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "NCPRegressor":  # noqa: N803
+    def fit(self, X: TableLike, y: TargetsLike, sample_weight: ArrayLike | None = None) -> "NCPRegressor":  # noqa: N803
         """Trains the ensemble.
 
         Args:
@@ -156,23 +176,29 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         """
         return self._learn(X, y, sample_weight, resume=self.warm_start and hasattr(self, "fitted_"))
 
-    def fit_subset(self, X: Any, y: Any) -> "NCPRegressor":  # noqa: N803
+    def fit_subset(self, X: TableLike, y: TargetsLike) -> "NCPRegressor":  # noqa: N803
         """`fit` for some rows of a table that was checked as a whole, by `ncprior.data.labelled.check_inputs`.
 
         `fit` refuses a table with columns that look like mistakes, which a few rows of a good table may have too.
         """
         return self._learn(X, y, check=False)
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "NCPRegressor":  # noqa: N803
+    def partial_fit(self, X: TableLike, y: TargetsLike, sample_weight: ArrayLike | None = None) -> "NCPRegressor":  # noqa: N803
         """Trains one epoch on new rows, from the present weights; the first call is `fit` of one epoch."""
         return self._learn(X, y, sample_weight, resume=hasattr(self, "fitted_"), epochs=1)
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:  # noqa: N803
+    @overload
+    def predict(self, X: TableLike, return_std: Literal[False] = False) -> np.ndarray: ...  # noqa: N803
+
+    @overload
+    def predict(self, X: TableLike, return_std: Literal[True]) -> tuple[np.ndarray, np.ndarray]: ...  # noqa: N803
+
+    def predict(self, X: TableLike, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:  # noqa: N803
         """The predicted mean, and with ``return_std`` the standard deviation of uncertainty and noise together."""
         prediction = self.predict_distribution(X)
         return (prediction.mean, prediction.std) if return_std else prediction.mean
 
-    def predict_distribution(self, X: Any) -> Distribution:  # noqa: N803
+    def predict_distribution(self, X: TableLike) -> Distribution:  # noqa: N803
         """The predictive distribution in units of the target: mean, noise, uncertainty, intervals, densities."""
         return self.predict_piece(self._table(X))
 
@@ -193,20 +219,20 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         prediction = fitted.predict(table, first_row)
         return Distribution(prediction, fitted.target_shift, fitted.target_scale, fitted.flat)
 
-    def information_gain(self, X: Any) -> np.ndarray:  # noqa: N803
+    def information_gain(self, X: TableLike) -> np.ndarray:  # noqa: N803
         """The expected information gain of a label for each row, in nats per output."""
         return self.predict_distribution(X).score("information_gain")
 
     def suggest(
         self,
-        X_pool: Any,  # noqa: N803
+        X_pool: TableLike,  # noqa: N803
         n: int = 10,
         *,
         acquisition: str | Score = DEFAULT_RULE,
         temperature: float = 0.0,
-        labelled: Any = None,
-        exclude: Any = None,
-        random_state: Any = None,
+        labelled: TableLike | None = None,
+        exclude: ArrayLike | None = None,
+        random_state: RandomState = None,
     ) -> np.ndarray:
         """The indices of ``n`` rows of a pool that are most worth a label, best first.
 
@@ -254,7 +280,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         drawn = Acquisition(draw=draw)
         return np.asarray(drawn.pick(jnp.asarray(scores / (temperature or 1.0)), jnp.asarray(excluded), n, key=key))
 
-    def sample_functions(self, X: Any, n: int = 20, *, random_state: Any = None) -> np.ndarray:  # noqa: N803
+    def sample_functions(self, X: TableLike, n: int = 20, *, random_state: RandomState = None) -> np.ndarray:  # noqa: N803
         """Draws ``n`` mean functions from the belief, at these rows: ``[n, rows]``, or ``[n, rows, outputs]``."""
         key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
         table = self._table(X)
@@ -275,7 +301,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         path: str | Path,
         *,
         method: Method | None = None,
-        trunk: Callable[..., Any] | None = None,
+        trunk: TrunkFactory | None = None,
         input_prior: InputPrior | None = None,
     ) -> "NCPRegressor":
         """Loads a model from a file.
@@ -303,7 +329,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         """The options of an estimator with these parameters, some of which may have no effect."""
         return FitOptions.of(cls(**parameters), check_effects=False)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.string = True
@@ -314,9 +340,9 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
 
     def _learn(
         self,
-        X: Any,  # noqa: N803
-        y: Any,
-        sample_weight: Any = None,
+        X: TableLike,  # noqa: N803
+        y: TargetsLike,
+        sample_weight: ArrayLike | None = None,
         *,
         resume: bool = False,
         epochs: int | None = None,
@@ -346,7 +372,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         self.fitted_: Fitted = fitted._replace(seconds=time.monotonic() - started)
         return self
 
-    def _table(self, X: Any, *, reset: bool = False) -> pa.Table:  # noqa: N803
+    def _table(self, X: TableLike, *, reset: bool = False) -> pa.Table:  # noqa: N803
         """The rows as a table, with the checks that scikit-learn users expect."""
         check_process()
         if not reset:
@@ -415,7 +441,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         return self.fitted_.seconds
 
 
-def _targets(y: Any) -> tuple[np.ndarray, list[str] | None]:
+def _targets(y: TargetsLike) -> tuple[np.ndarray, list[str] | None]:
     """Targets as numbers, one or two axes, and their names if they have any."""
     if y is None:
         raise UserError("NCPRegressor requires y to be passed, but the target y is None")
@@ -424,8 +450,8 @@ def _targets(y: Any) -> tuple[np.ndarray, list[str] | None]:
         table = as_table(y)
         names = list(table.column_names)
         y = np.column_stack([numbers(*column, first_row=1)[0] for column in zip(names, table.columns, strict=True)])
-    elif getattr(y, "name", None) is not None:
-        names = [str(y.name)]
+    elif (name := getattr(y, "name", None)) is not None:
+        names = [str(name)]
     values = check_array(y, dtype=np.float64, ensure_2d=False, allow_nd=False, input_name="y")
     if values.ndim not in (1, 2) or not values.size:
         raise UserError(f"y has shape {values.shape}; give one number for each row, or one row of numbers")

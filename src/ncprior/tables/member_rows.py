@@ -1,9 +1,11 @@
 """Rows as a member of an ensemble sees them: weighted, and in units of its own."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
 from jax import Array
 
+from ncprior.core.prediction import Predictive
 from ncprior.core.row_weights import RowWeights
 from ncprior.core.training import Rows
 
@@ -34,8 +36,10 @@ class MemberRows(NamedTuple):
         assert self.rows.weights is not None
         return self.rows.weights
 
-    def in_shared_unit(self, values: Any) -> Any:
-        """Targets of these rows, or predictions of them, in the unit that members with other rows share."""
-        if hasattr(values, "dtype"):
-            return self.shift + self.scale * values
-        return values.rescale(self.scale, self.shift)
+    def in_shared_unit(self, prediction: Predictive) -> Predictive:
+        """A prediction of these rows in the unit that members with other rows share."""
+        return prediction.rescale(self.scale, self.shift)
+
+    def shared_targets(self, indices: np.ndarray) -> np.ndarray:
+        """Targets of some rows in that unit."""
+        return np.asarray(self.shift + self.scale * np.asarray(self.targets)[indices])

@@ -5,7 +5,7 @@ import json
 import math
 import reprlib
 from collections.abc import Mapping
-from typing import Annotated, Any, BinaryIO, Literal, NamedTuple, TypedDict
+from typing import Annotated, BinaryIO, Literal, NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -54,13 +54,13 @@ class OtherFileError(UserError):
 class Header(NamedTuple):
     """What a file says about itself; nothing that it describes is in memory yet."""
 
-    notes: dict[str, Any]
+    notes: dict[str, object]
     shapes: dict[str, jax.ShapeDtypeStruct]  # of the arrays, in the file's order
     text: str  # the notes as they are in the file
     checksum: str
 
 
-def to_bytes(notes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
+def to_bytes(notes: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> bytes:
     """The content of a file with these notes and arrays."""
     if odd := [name for name, array in arrays.items() if array.dtype not in _NAMES]:
         raise UserError(f"{odd[0]} is of type {arrays[odd[0]].dtype}, which a model file does not hold")
@@ -103,7 +103,7 @@ def read_arrays(stream: BinaryIO, header: Header) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _shapes(entries: dict[str, Any], size: int) -> dict[str, jax.ShapeDtypeStruct]:
+def _shapes(entries: Mapping[str, object], size: int) -> dict[str, jax.ShapeDtypeStruct]:
     """Shapes and types by name; the arrays follow each other and fill the ``size`` bytes that there are."""
     arrays: dict[str, _Entry] = conform(entries, dict[str, _Entry], "its header")
     shapes, end = {}, 0

@@ -1,7 +1,7 @@
 """The schema of a model file: every field of its notes, and the arrays that go with them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -100,7 +100,7 @@ _MAY_BE_CODE = {"method", "input_prior", "trunk", "random_state", "callbacks"}
 """Arguments of an estimator; a subclass may have more. Those that may be code may be absent."""
 
 
-def read_arguments(arguments: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def read_arguments(arguments: Mapping[str, object], names: Sequence[str]) -> dict[str, Any]:
     """The arguments in a file, of an estimator whose parameters have these ``names``."""
     if unknown := [name for name in arguments if name not in names]:
         raise UserError(f"arguments has {unknown[0]!r:.80}, which is none")

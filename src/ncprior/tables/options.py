@@ -6,7 +6,7 @@ A parameter that has no effect with the method, or beside another parameter, is 
 import dataclasses
 import math
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from ncprior.core.methods import INPUT_NOISE, TITLES, Method
 from ncprior.core.settings import Settings
 from ncprior.errors import UserError, check_limits
 from ncprior.tables.preset import TABLES
-from ncprior.tables.programs import padded_size
+from ncprior.tables.programs import TrunkFactory, padded_size
 
 _TRAINING = {"learning_rate", "batch_size", "clip", "epsilon_hat", "remainder"}
 _NETWORK = {"trunk", "hidden", "leaky_slope", "noise_floor"}
@@ -91,7 +91,7 @@ class FitOptions:
     input_scale: float | Mapping[str, float] = 2.0
     output_scale: float = 1.0
     flip: float = 0.1
-    trunk: Callable[..., Any] | None = None
+    trunk: TrunkFactory | None = None
     settings: Mapping[str, Any] | None = None
     warm_start: bool = False
     check_effects: InitVar[bool] = True
@@ -222,7 +222,7 @@ class FitOptions:
         return callable(value) or isinstance(value, Mapping) or bool(_plain(value) != default)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Lists, arrays and ranges as tuples, which can be compared, and fractions as floats, which JAX computes with."""
     if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
         return float(value)

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -48,12 +48,18 @@ LOG_PROB = jax.jit(lambda whole, y: heavy_tailed(whole).log_prob(y))
 CDF = jax.jit(lambda whole, y: heavy_tailed(whole).cdf(y))
 
 
+TrunkFactory = Callable[..., Callable[[Array], Array]]
+"""A function ``(inputs, *, key) -> module`` that makes a trunk, a module from an input vector to features."""
+
+Result = TypeVar("Result")
+
+
 class Spec(NamedTuple):
     """What the programs of an estimator depend on: those of equal specifications are compiled once."""
 
     settings: Settings
     method: str | Method
-    trunk: Callable[..., Any] | None  # of the user's own
+    trunk: TrunkFactory | None  # of the user's own
     input_prior: InputPrior | None  # likewise
     groups: tuple[Group, ...]
     width: int  # columns of the encoded rows
@@ -98,7 +104,7 @@ class Engine:
 
     def _sample(self, member: Network, inputs: Array, key: Array) -> tuple[Array, Array]:
         """One function from a member's belief at rows ``[rows, outputs]``, and the member's mean."""
-        network: Any = combine(member, self.ensemble.static)
+        network = combine(member, self.ensemble.static)
         features = jax.vmap(network.trunk)(inputs)
         head = network.heads["mean"]
         layer = head.sample(key=key) if hasattr(head, "sample") else head
@@ -112,7 +118,7 @@ class Engine:
         """
 
         def one(member: Network) -> tuple[Array, Array]:
-            network: Any = combine(member, self.ensemble.static)
+            network = combine(member, self.ensemble.static)
             head, features = network.heads["mean"], jax.vmap(network.trunk)(inputs)
             if not hasattr(head, "deviations"):
                 raise UserError(
@@ -224,7 +230,7 @@ def padded_size(rows: int) -> int:
     return max(64, 1 << (rows - 1).bit_length()) if rows <= 1 << 16 else -(-rows >> 16) << 16
 
 
-def chunked(function: Callable[..., Any], *arrays: Any) -> Any:
+def chunked(function: Callable[..., Result], *arrays: object) -> Result:
     """``function(*arrays)`` a chunk of rows at a time, with chunks of few sizes.
 
     Args:
@@ -242,7 +248,7 @@ def chunked(function: Callable[..., Any], *arrays: Any) -> Any:
     rows = len(jax.tree.leaves(arrays)[0])
     size = next((chunk for chunk in CHUNKS if rows <= chunk), CHUNKS[-1])
 
-    def run(start: int) -> Any:
+    def run(start: int) -> Result:
         def part(leaf: Array | np.ndarray) -> np.ndarray:
             piece = np.asarray(leaf[start : start + size])
             missing = [(0, size - len(piece)), *[(0, 0)] * (piece.ndim - 1)]

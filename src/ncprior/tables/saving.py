@@ -128,7 +128,7 @@ def _restore(
         if own[name] is None:
             raise OtherFileError(f"was trained with a {name} of its user's own; give it as {name}=...")
     given: dict[str, Any] = {name: own[name] for name in notes.own}
-    parameters = model_schema.read_arguments(header.notes["arguments"], names) | given
+    parameters = model_schema.read_arguments(notes.arguments, names) | given
     options_of(parameters).settings_for(notes.rows)  # raises where arguments have no meaning
     spec = Spec(
         settings=notes.settings,
@@ -171,7 +171,7 @@ def _restore(
     return SavedModel(fitted, parameters, notes.feature_names, notes.features)
 
 
-def _outline(spec: Spec, given: Mapping[str, Any]) -> Network:
+def _outline(spec: Spec, given: Mapping[str, object]) -> Network:
     """The shapes of a network's weights, in its structure; no array is made."""
     key = jax.eval_shape(lambda: jax.random.key(0))
     try:
