@@ -160,9 +160,9 @@ def kmeans_pp(pool: Array, labelled: Array, noise: Array, excluded: Array, count
 
 
 def kmeans_inputs(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int, *, key: Array) -> Array:
-    """`kmeans_pp` for features that are no more than the inputs' places among the values of the pool.
+    """`kmeans_pp` for features that are the ranks of the inputs in the pool.
 
-    Networks that know few labels see differences where there are none, and miss others. Places count all inputs the
+    Networks trained on few labels find differences where there are none, and miss others. Ranks count all inputs the
     same and no value as extreme, so that the labels are spread over the pool as it is.
     """
     return kmeans_pp(pool, labelled, noise, excluded, count, key=key)

@@ -67,7 +67,7 @@ def with_columns(table: pa.Table, columns: Mapping[str, np.ndarray], at: int | N
 
 
 def count_rows(path: Path) -> int | None:
-    """The number of rows, where files tell it without being read."""
+    """The number of rows, if it is in the files' metadata."""
     files = [path] if path.is_file() else sorted(path.glob("*.parquet")) if path.is_dir() else []
     if not files or any(file.suffix.lower() != ".parquet" for file in files):
         return None

@@ -21,8 +21,8 @@ def families(members: int, *, quantiles: bool, stopping: Stopping | None = None)
 
     Args:
         members: Their number.
-        quantiles: Whether there are quantiles of columns that members can see. If so, every second member sees them:
-            these are sharp. Smooth and sharp members alternate, so that an ensemble of any size has both.
+        quantiles: Whether members can have quantile features. If so, every second member has them: these are sharp.
+            Smooth and sharp members alternate, so that an ensemble of any size has both.
         stopping: When to stop smooth members. Sharp ones are scored by random rows alone, mostly by their mixture.
 
     Returns:

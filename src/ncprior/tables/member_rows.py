@@ -1,4 +1,4 @@
-"""Rows as a member of an ensemble sees them: weighted, and in units of its own."""
+"""The training rows of a member of an ensemble, with weights and in units of its own."""
 
 from typing import NamedTuple
 

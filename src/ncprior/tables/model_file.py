@@ -48,11 +48,11 @@ class _Entry(TypedDict):
 
 
 class OtherFileError(UserError):
-    """The file may be whole, but it is something else than a model that this version reads."""
+    """The file may be whole, but is not a model that this version reads."""
 
 
 class Header(NamedTuple):
-    """What a file says about itself; nothing that it describes is in memory yet."""
+    """The header of a file; the arrays that it describes are not in memory yet."""
 
     notes: dict[str, object]
     shapes: dict[str, jax.ShapeDtypeStruct]  # of the arrays, in the file's order

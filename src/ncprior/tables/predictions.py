@@ -35,17 +35,17 @@ class Distribution(NamedTuple):
 
     @property
     def noise(self) -> np.ndarray:
-        """Standard deviation of what no label can teach."""
+        """Standard deviation of the noise (aleatoric), which more labels do not lower."""
         return self._shaped(self.scale * self._values(NOISE))
 
     @property
     def uncertainty(self) -> np.ndarray:
-        """Standard deviation of what labels can teach."""
+        """Standard deviation of the belief over the mean (epistemic), which more labels lower."""
         return self._shaped(self.scale * self._values(UNCERTAINTY))
 
     @property
     def std(self) -> np.ndarray:
-        """Standard deviation of both together."""
+        """Standard deviation of the prediction: noise and uncertainty together."""
         return self._shaped(self.scale * self._values(STD))
 
     def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -53,7 +53,7 @@ class Distribution(NamedTuple):
         return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
 
     def quantile(self, probability: ArrayLike) -> np.ndarray:
-        """The value that the target stays below with this probability.
+        """The quantile of the prediction at this probability.
 
         Several probabilities have the leading axes of the result, as in `numpy.quantile`.
         """
@@ -81,8 +81,8 @@ class Distribution(NamedTuple):
     def score(self, score: str | Score) -> np.ndarray:
         """The acquisition score of every row, by its name in `ncprior.core.acquisition.SCORES` or by a function.
 
-        It sees the prediction of the standardised target, a mixture of the members; what it says about a row must not
-        depend on the others, as it gets some at a time.
+        A function gets the prediction of the standardised target, a mixture of the members, for some rows at a time:
+        the score of a row must not depend on the others.
         """
         function, rows = score_of(score), len(self.standardised.weights)
         values = np.asarray(chunked(jax.jit(function), self.standardised))

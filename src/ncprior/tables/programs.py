@@ -68,7 +68,7 @@ class Spec(NamedTuple):
 
 
 class Engine:
-    """Training and prediction of an ensemble."""
+    """The compiled programs that train an ensemble and predict with it."""
 
     def __init__(self, spec: Spec) -> None:
         s = spec.settings
@@ -111,10 +111,10 @@ class Engine:
         return jax.vmap(layer)(features).mean, jax.vmap(head)(features).mean
 
     def _features(self, weights: Network, calibration: Calibration, inputs: Array) -> Array:
-        """Features ``[rows, n]`` whose products are the covariances of the mean in standardised units.
+        """Features ``[rows, n]`` whose dot products are the covariances of the mean in standardised units.
 
-        The deviations that every member's belief allows, and those of the members from their mean; with several outputs
-        the average covariance of one.
+        They are the deviations of every member's belief, and those of the members from their mean. With several
+        outputs, the covariances are averaged over them.
         """
 
         def one(member: Network) -> tuple[Array, Array]:
@@ -134,13 +134,13 @@ class Engine:
         return jnp.concatenate([jnp.moveaxis(part, 0, 1).reshape(len(inputs), -1) for part in parts], axis=1)
 
     def _sketches(self, weights: Network, calibration: Calibration, inputs: Array, key: Array, size: int) -> Array:
-        """Sketches ``[rows, size]`` of how the networks see rows, for rules that go by distances.
+        """Sketches ``[rows, size]`` of gradients and activations, for rules that go by distances.
 
-        Their products are ``(1 + a . a') (1 + d . d')``, summed over layers, and over members by their shares: ``a`` is
-        what a layer gets, and ``d`` the gradient of the mean by what it gives. So they hold the gradients by all
-        weights, whose outer products are sketched by products of projections (as in Holzmueller et al., 2023), and also
-        what the layers get, the inputs among it: rows that look different are apart even where the mean is flat. A
-        trunk of the user's own counts with its features alone.
+        Their dot products are ``(1 + a . a') (1 + d . d')``, summed over layers, and over members by their shares:
+        ``a`` is the input of a layer, and ``d`` the gradient of the mean by its output. So they hold the gradients by
+        all weights, whose outer products are sketched by products of projections (as in Holzmueller et al., 2023), and
+        also the layers' inputs: rows with different inputs are apart even where the mean is flat. Of a trunk of the
+        user's own, only its output counts.
         """
 
         def one(member: Network, key: Array) -> Array:
@@ -196,7 +196,7 @@ def _engine(key: _Key) -> Engine:
 
 
 def check_custom_parts(spec: Spec) -> None:
-    """Raise if what the user gave for a part is not like one."""
+    """Raise if a trunk, an input prior or a method of the user's own does not work."""
     if spec.trunk is not None:
         check_trunk(spec.trunk, spec.width)
     if spec.input_prior is not None:

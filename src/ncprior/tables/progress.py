@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class FitProgress(NamedTuple):
-    """How far `fit` has come: steps of a stage, of at most ``total``; ``score`` is the held-out log density."""
+    """Progress of `fit`: steps of a stage, of at most ``total``; ``score`` is the held-out log density."""
 
     stage: str
     done: int
