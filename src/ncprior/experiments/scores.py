@@ -12,14 +12,12 @@ from sklearn.metrics import roc_auc_score
 from ncprior.core import metrics
 from ncprior.core.prediction import Predictive, heavy_tailed
 from ncprior.tables.estimator import NCPRegressor
+from ncprior.tables.programs import chunked
 
 LEVELS = tuple(round(0.05 * i, 2) for i in range(1, 20))
 """Probabilities of the central intervals whose coverage makes the calibration curve."""
 BINS = 10
 """Groups of rows from the least to the most uncertain, in which error and uncertainty are compared."""
-
-_SIZES = (64, 1024, 16_384)
-"""Numbers of rows that programs are compiled for: tables are cut into the largest, and what is left is filled up."""
 
 
 class Standardised(NamedTuple):
@@ -85,17 +83,8 @@ def _tell_row(prediction: Predictive, y: Array) -> dict[str, Array]:
 
 def _tell(prediction: Predictive, truth: np.ndarray) -> dict[str, np.ndarray]:
     """`_tell_row` of all rows, as float64."""
-    leaves = (jax.tree.map(np.asarray, prediction), np.asarray(truth, np.float32)[:, None])
-    parts, start = [], 0
-    while start < len(truth):
-        left = len(truth) - start
-        size = next((size for size in _SIZES if size >= left), _SIZES[-1])
-        # The last row is repeated where rows are missing.
-        numbers = np.minimum(np.arange(start, start + size), len(truth) - 1)
-        part = _tell_row(*jax.tree.map(lambda leaf, rows=numbers: leaf[rows], leaves))
-        parts.append({name: np.asarray(values, np.float64)[:left] for name, values in part.items()})
-        start += size
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    values = chunked(_tell_row, prediction, np.asarray(truth, np.float32)[:, None])
+    return {name: np.asarray(column, np.float64) for name, column in values.items()}
 
 
 def _rows(prediction: Predictive) -> int:
