@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def lowest(dependencies: list[str]) -> list[str]:
-    """The first version of every dependency; of a bound without a patch version, any patch.
+    """The oldest version of every dependency.
 
     >>> lowest(["jax>=0.10.2,<0.11", "numpy>=2.4,<3"])
-    ['jax==0.10.2', 'numpy==2.4.*']
+    ['jax==0.10.2', 'numpy==2.4']
     """
     bounds = (re.match(r"([\w.-]+)>=([\d.]+)", dependency) for dependency in dependencies)
-    return [f"{bound[1]}=={bound[2]}" + ".*" * (bound[2].count(".") < 2) for bound in bounds if bound]
+    return [f"{bound[1]}=={bound[2]}" for bound in bounds if bound]
 
 
 if __name__ == "__main__":
