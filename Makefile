@@ -31,7 +31,7 @@ docs: $(VENV)/documented  ## The documentation with its tutorials run, offline; 
 wheel: $(VENV)/tested  ## Build wheel and sdist, install the wheel in a fresh environment, and try it
 	rm -rf dist build/wheel
 	$(PIP) install --quiet --constraint requirements.lock build
-	$(BIN)/python -m build --outdir dist .
+	$(BIN)/pyproject-build --outdir dist .
 	$(PYTHON) -m venv build/wheel
 	build/wheel/bin/python -m pip install --quiet --constraint requirements.lock dist/ncprior-*.whl
 	cd build && wheel/bin/ncprior --version && wheel/bin/python ../tests/smoke.py

@@ -35,7 +35,7 @@ myst_heading_anchors = 3
 # Tutorials run at every build, in a folder that is gone afterwards, with the `ncprior` of this environment.
 nb_execution_mode = "force"
 nb_execution_in_temp = True
-nb_execution_timeout = 600
+nb_execution_timeout = 1200  # seconds of a cell, on a machine that is busy with other work
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
