@@ -61,6 +61,10 @@ def read_columns(
     return jax.vmap(module, in_axes=1)(columns)
 
 
+class Constants(eqx.Module):
+    """Arrays of a network that are saved with its weights and never trained, such as quantiles of the training rows."""
+
+
 class Linear(eqx.Module):
     """``x @ kernel + bias``, with a Glorot-uniform kernel and a bias of zero to begin with."""
 

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int, Key, PRNGKeyArray, PyTree, Scalar
 
 from ncprior.core.input_priors import InputPrior
 from ncprior.core.methods import Method
-from ncprior.core.networks import Network
+from ncprior.core.networks import Constants, Network
 from ncprior.core.objectives import Batch
 from ncprior.core.row_weights import RowWeights
 from ncprior.core.settings import Remainder
@@ -132,7 +132,7 @@ class Trainer(NamedTuple):
         params = jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), params)
         return Learner(
             params,
-            self.optimizer.init(params),
+            self.optimizer.init(trained(params)),
             key_train,
             visible,
             {name: jnp.zeros(()) for name in self.method.objective},
@@ -188,7 +188,7 @@ class Trainer(NamedTuple):
         def loss(
             params: PyTree[Float[Array, "..."]], batch: Batch, key: PRNGKeyArray
         ) -> tuple[Scalar, dict[str, Scalar]]:
-            return method.loss(combine(params, static), batch, key=key)
+            return method.loss(combine(eqx.combine(params, learner.params), static), batch, key=key)
 
         def step(epoch: Scalar, order: Int[Array, "buffer"], key: PRNGKeyArray, i: Scalar, state: _State) -> _State:
             params, optimizer, sums, failed, nonfinite_terms = state
@@ -222,9 +222,8 @@ class Trainer(NamedTuple):
             begin, end = jnp.maximum(first - epoch * steps, 0), jnp.minimum(last - epoch * steps, steps)
             return jax.lax.fori_loop(begin, end, partial(step, epoch, order, key_steps), state)
 
-        state = _State(
-            learner.params, learner.optimizer, jnp.zeros(len(names)), learner.failed, learner.nonfinite_terms
-        )
+        moved = trained(learner.params)
+        state = _State(moved, learner.optimizer, jnp.zeros(len(names)), learner.failed, learner.nonfinite_terms)
         whole = jnp.maximum(steps, 1)
         params, optimizer, sums, failed, nonfinite_terms = jax.lax.fori_loop(
             first // whole, -(-last // whole), one_epoch, state
@@ -233,13 +232,29 @@ class Trainer(NamedTuple):
         params, optimizer = jax.tree.map(
             lambda new, old: jnp.where(failed >= 0, old, new),
             (params, optimizer),
-            (learner.params, learner.optimizer),
+            (moved, learner.optimizer),
         )
+        params = eqx.combine(params, learner.params)
         means = sums / jnp.maximum(last - first, 1)
         terms = {name: means[i] for i, name in enumerate(names)}
         return learner._replace(
             params=params, optimizer=optimizer, terms=terms, failed=failed, nonfinite_terms=nonfinite_terms
         )
+
+
+def trained(params: PyTree[Float[Array, "..."]]) -> PyTree[Float[Array, "..."]]:
+    """The arrays that an optimiser moves; those of `Constants` are None.
+
+    A step takes no time for constants, and neither moments nor averages of them are kept.
+    """
+
+    def is_constant(node: object) -> bool:
+        return isinstance(node, Constants)
+
+    def part(node: PyTree) -> PyTree:
+        return jax.tree.map(lambda _: None, node) if is_constant(node) else node
+
+    return jax.tree.map(part, params, is_leaf=is_constant)
 
 
 def combine(params: PyTree[Float[Array, "..."]], static: PyTree) -> Network:

@@ -25,7 +25,7 @@ from ncprior.core.input_priors import InputPrior
 from ncprior.core.networks import Network
 from ncprior.core.prediction import Predictive, heavy_tailed
 from ncprior.core.row_weights import effective_number
-from ncprior.core.training import Learner, Trainer, combine
+from ncprior.core.training import Learner, Trainer, combine, trained
 from ncprior.tables.calibration import Calibration, Densities, best_scales, best_share, log_density, log_mean_density
 from ncprior.tables.families import Family
 from ncprior.tables.holdout import Evaluation, Holdout, Stopping, holdout_indices
@@ -118,7 +118,7 @@ class Ensemble:
         self._start = jax.jit(jax.vmap(self._begin, in_axes=(None, 0, 0, 0, 0)))
         self._run = jax.jit(self._train_group, donate_argnums=0)
         self._compiled: set[tuple[int, ...]] = set()  # shapes of rows that there is a program for
-        self._restart = jax.jit(jax.vmap(trainer.optimizer.init))
+        self._restart = jax.jit(jax.vmap(lambda params: trainer.optimizer.init(trained(params))))
         self._predict_held = jax.jit(lambda w, rows, held: rows.in_shared_unit(self._predict(w, rows.inputs[held])))
 
     def start(
@@ -255,7 +255,7 @@ class Ensemble:
 
     def weights(self, member: Learner) -> Network:
         """The weights that a member predicts with: the average, if its optimiser keeps one."""
-        return getattr(member.optimizer, "average", member.params)
+        return eqx.combine(getattr(member.optimizer, "average", member.params), member.params)
 
     def _begin(
         self, rows: MemberRows, visible: Array, features: InputFeatures | None, prior: InputPrior | None, key: Array

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from ncprior.core.methods import Method
-from ncprior.core.networks import MLP, Network, as_column
+from ncprior.core.networks import MLP, Constants, Network, as_column
 
 
 class Bins(eqx.Module):
@@ -67,7 +67,7 @@ _MIN_WIDTH = 1e-6
 """Width of a bin, in standardised inputs, below which its edges are one."""
 
 
-class InputFeatures(eqx.Module):
+class InputFeatures(Constants):
     """How features are made of a table's columns: arrays, so that one program serves many tables.
 
     ``lower`` and ``width`` are quantile bins ``[columns, bins]``. ``quantile_scale`` multiplies the features that they
