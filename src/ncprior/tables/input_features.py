@@ -152,10 +152,13 @@ def principal_components(inputs: np.ndarray, weights: np.ndarray | None = None) 
 def _largest(inputs: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The components of the largest variances; fewer rows than components leave directions that are 0."""
     from sklearn.utils.extmath import randomized_svd
+    from threadpoolctl import threadpool_limits
 
     total, most = weights.sum(), number_of_components(inputs.shape[1])
     centred = (inputs - np.average(inputs, axis=0, weights=weights)) * np.sqrt(weights)[:, None]
-    _, sizes, found = randomized_svd(centred.astype(np.float32), min(most, len(inputs)), random_state=0)
+    # Threads of BLAS wait for each other between the many small products of it: one takes a fraction of their time.
+    with threadpool_limits(1, user_api="blas"):
+        _, sizes, found = randomized_svd(centred.astype(np.float32), min(most, len(inputs)), random_state=0)
     variances, directions = np.zeros(most), np.zeros((inputs.shape[1], most))
     variances[: len(sizes)] = sizes.astype(np.float64) ** 2 / (total - (weights**2).sum() / total)  # as `np.cov`
     directions[:, : len(sizes)] = found.T
