@@ -107,6 +107,7 @@ class Stretch(NamedTuple):
     labels: int | Array
     first: int | Array
     last: int | Array
+    scored: bool | Array = True  # whether held-out rows are scored at its end; `Ensemble.train` sets it
 
 
 class Ensemble:
@@ -198,7 +199,7 @@ class Ensemble:
         positions = groups(sum(len(group.failed) for group in members))
         shared = rows if isinstance(rows, MemberRows) else rows[0]
         indices, sizes = holdout_indices(holdouts, positions[-1].stop, len(shared.inputs))
-        limits = jax.tree.map(np.int32, stretch)
+        limits = jax.tree.map(np.int32, stretch._replace(scored=holdouts is not None))
 
         def run(group: Learner, position: slice) -> tuple[Learner, Array]:
             own = rows if isinstance(rows, MemberRows) else rows[position]
@@ -279,14 +280,21 @@ class Ensemble:
         return jax.tree.map(lambda leaf: leaf[None], alone)
 
     def _train_member(self, member: Learner, rows: MemberRows, held: Array, stretch: Stretch) -> tuple[Learner, Array]:
-        """Trains one member and scores it on its held-out rows of both kinds."""
+        """Trains one member and, if there are any, scores it on its held-out rows of both kinds."""
         member = self.trainer.train_steps(
             member, rows.rows, self.static, stretch.labels, first=stretch.first, last=stretch.last
         )
-        prediction = self._predict(self.weights(member), rows.inputs[held.reshape(-1)])
-        density = heavy_tailed(prediction).log_prob(rows.targets[held.reshape(-1)])
-        density = density - jnp.log(rows.scale)
-        return member, density.reshape(*held.shape, -1)
+
+        def score() -> Array:
+            prediction = self._predict(self.weights(member), rows.inputs[held.reshape(-1)])
+            density = heavy_tailed(prediction).log_prob(rows.targets[held.reshape(-1)])
+            density = density - jnp.log(rows.scale)
+            return density.reshape(*held.shape, -1)
+
+        # Predicting rows of a wide table takes as long as several steps. A condition, so that one program does both.
+        nothing = jax.eval_shape(score)
+        density = jax.lax.cond(stretch.scored > 0, score, lambda: jnp.full(nothing.shape, jnp.nan, nothing.dtype))
+        return member, density
 
     def _predict(self, weights: Network, inputs: Array) -> Predictive:
         """One member's prediction for rows ``[rows, inputs]``."""
