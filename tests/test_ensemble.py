@@ -1,5 +1,7 @@
 """The parts of the recipe for tables, each against what it should do by arithmetic."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,18 +16,26 @@ from ncprior.core.input_priors import Gaussian
 from ncprior.core.methods import methods
 from ncprior.core.networks import MLP, Network
 from ncprior.core.objectives import Batch, MeanNCP, View
-from ncprior.core.optimizers import averaged, warmed_up
+from ncprior.core.optimizers import adam, averaged, warmed_up
 from ncprior.core.output_priors import OutputPrior
 from ncprior.core.prediction import MixturePrediction, Prediction, heavy_tailed, mix
 from ncprior.core.table_priors import DataShaped, Radial
 from ncprior.core.table_terms import AwayFromData, FadesWithLabels, NoiseTie
+from ncprior.core.training import Trainer, trained
 from ncprior.tables import input_features
 from ncprior.tables.calibration import Densities, best_scales, best_share
-from ncprior.tables.ensemble import Ensemble
+from ncprior.tables.ensemble import Ensemble, Stretch, TableInfo
 from ncprior.tables.holdout import Evaluation, Holdout, Stopping, hold_out, holdout_indices
-from ncprior.tables.input_features import FeatureTrunk, InputFeatures, coloring_matrix, principal_components
+from ncprior.tables.input_features import (
+    FeatureTrunk,
+    InputFeatures,
+    coloring_matrix,
+    principal_components,
+    with_input_features,
+)
 from ncprior.tables.preset import TABLES
-from ncprior.tables.recipe import RowOrder, number_of_bins
+from ncprior.tables.recipe import RowOrder, number_of_bins, padded_rows
+from ncprior.tables.search import min_search_steps
 
 KEY = jax.random.key(0)
 
@@ -128,6 +138,11 @@ def test_evaluations_grow_apart_and_scores_weigh_gap_and_random_rows():
 
 def test_wide_tables_have_fewer_bins():
     assert [number_of_bins(columns) for columns in (0, 1, 32, 64, 100, 1000, 3000)] == [0, 32, 32, 16, 10, 8, 2]
+
+
+def test_searches_of_wide_tables_may_end_after_fewer_steps():
+    numbers = (0, 512, 1024, 2048, 3000, 10**6)
+    assert [min_search_steps(number) for number in numbers] == [760, 760, 760, 380, 259, 1]
 
 
 def test_scales_undo_a_wrong_noise():
@@ -279,6 +294,28 @@ def test_sight_whitens_and_finds_places_in_bins():
     np.testing.assert_allclose(columns.T, features, atol=1e-5)
     few = InputFeatures.fit(np.array([[0.0], [1.0], [1.0]]), 8)
     assert np.isfinite(np.asarray(jax.vmap(FeatureTrunk(few, (0,), lambda x: x))(jnp.array([[0.0], [5.0]])))).all()
+
+
+def test_input_features_are_not_trained():
+    data = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
+    rows = padded_rows(data, data[:, :1], RowOrder.of(data, data[:, :1], None))
+    method = with_input_features(methods(dataclasses.replace(TABLES, hidden=(8,)), None)["bbb+ncp"], (0, 1, 2), 4)
+    ensemble = Ensemble(Trainer(method, averaged(warmed_up(adam(1e-2), 5)), 16), 3, 1)
+    features = InputFeatures.fit(data, 4)
+    members = ensemble.start(rows, [np.arange(64)], [TableInfo(features, None)], [0])
+    moved = trained(members[0].params)
+    assert not jax.tree.leaves(moved.trunk.features)
+    # The gradients' two running means and the average of the weights are those of what is trained, and no more.
+    kept = [leaf.shape for leaf in jax.tree.leaves(members[0].optimizer) if leaf.ndim > 1]
+    assert sorted(kept) == sorted(3 * [leaf.shape for leaf in jax.tree.leaves(moved)])
+    before = ensemble.gather(members)
+    members, _ = ensemble.train(members, rows, Stretch(64, 0, 20))
+    after = ensemble.gather(members)
+    jax.tree.map(lambda given, own: np.testing.assert_array_equal(given, own[0]), features, after.trunk.features)
+    assert not np.array_equal(after.trunk.trunk.layers[0].kernel, before.trunk.trunk.layers[0].kernel)
+    (again,) = ensemble.start(rows, [np.arange(64)], [TableInfo(None, None)], [1], after)
+    assert [leaf.shape for leaf in jax.tree.leaves(again.optimizer) if leaf.ndim > 1] == kept
+    jax.tree.map(lambda given, own: np.testing.assert_array_equal(given, own[0]), features, again.params.trunk.features)
 
 
 def test_without_sharp_sight_places_count_for_nothing():

@@ -38,6 +38,9 @@ from ncprior.tables.recipe import (
 _SEARCHERS = 4
 """Members that search from `MANY_ROWS` on."""
 
+_MANY_NUMBERS = 1_024
+"""Numbers in a row above which a search may end earlier: the time of a step grows with them."""
+
 Metric = AnyFloat | list[AnyFloat]
 
 
@@ -48,6 +51,11 @@ class Validation(TypedDict):
     nlpd: Metric
     coverage: Metric
     rows: Annotated[int, Range(0, 2**31 - 1)]
+
+
+def min_search_steps(numbers: int) -> int:
+    """Steps of training that a search takes at least, for rows of so many numbers."""
+    return Stopping.min_steps if numbers <= _MANY_NUMBERS else max(1, Stopping.min_steps * _MANY_NUMBERS // numbers)
 
 
 class SearchResult(NamedTuple):
@@ -88,7 +96,11 @@ def search(
     """
     members, order = options.members, training.order
     ensemble = Engine.of(spec).ensemble
-    stopping = Stopping(gap=2 * options.validation_fraction, random=options.validation_fraction)
+    stopping = Stopping(
+        gap=2 * options.validation_fraction,
+        random=options.validation_fraction,
+        min_steps=min_search_steps(len(number_columns(training.encoder.groups))),
+    )
     searchers = members if len(training.inputs) < MANY_ROWS else min(members, _SEARCHERS)
     searching = families(searchers, quantiles=bool(spec.bins), stopping=stopping)
     final = families(members, quantiles=bool(spec.bins))
