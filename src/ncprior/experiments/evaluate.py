@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
@@ -24,20 +24,22 @@ from ncprior.data.splits import Split, gap_splits, random_splits, tail_splits, t
 from ncprior.errors import UserError, check_limits
 from ncprior.experiments import baselines
 from ncprior.experiments.baselines import BASELINES, Baseline
-from ncprior.experiments.records import Records, summary
+from ncprior.experiments.records import JsonObject, Records, Summary, summary
 from ncprior.experiments.runs import RunProgress
-from ncprior.experiments.scores import LEVELS, Standardised, detection, predict, scores
+from ncprior.experiments.scores import LEVELS, Bin, Scores, Standardised, detection, predict, scores
 from ncprior.tables.estimator import NCPRegressor
 from ncprior.tables.options import FitOptions
 
 NAME = "evaluate"
+Arguments = dict[str, Any]
+"""Arguments of `NCPRegressor` by name."""
 
 
 class Variant(NamedTuple):
     """A network: how it is written and drawn, and the arguments of `NCPRegressor` that make it."""
 
     style: Style
-    arguments: dict[str, Any]
+    arguments: Arguments
 
 
 ABLATIONS = {
@@ -59,12 +61,13 @@ METHODS: dict[str, Variant | Baseline] = {**VARIANTS, **BASELINES}
 GROUPS = {"baselines": tuple(BASELINES), "ablations": ("ncp", *ABLATIONS)}
 """Names that stand for several methods."""
 DEFAULT_METHODS = ("ncp", *BASELINES)
-METRICS = ("rmse", "nlpd", "crps", "coverage", "detection", "seconds")
+Metric = Literal["rmse", "nlpd", "crps", "coverage", "detection", "seconds"]
+METRICS: tuple[Metric, ...] = ("rmse", "nlpd", "crps", "coverage", "detection", "seconds")
 """What the summary has of every method; ``detection`` only where test rows are unlike the training rows."""
 MOST_SPLITS = {"random": 10, "gap": 20, "tail": 20}
 """Splits of each kind if nothing else is said; the columns of a wide table are taken at even distances."""
-QUICK: dict[str, Any] = {"rows": 5_000, "splits": 3}
-QUICK_ESTIMATOR: dict[str, Any] = {"members": 2}
+QUICK: dict[str, int] = {"rows": 5_000, "splits": 3}
+QUICK_ESTIMATOR: dict[str, int] = {"members": 2}
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Config:
     rows: int | None = None
     held_out: float = 0.1
     """Share of the training rows of a gap or tail that is kept from training, to be told apart from test rows."""
-    estimator: dict[str, Any] = field(default_factory=dict)
+    estimator: Arguments = field(default_factory=dict)
     """Arguments of `NCPRegressor` for all networks, beside those that make a variant."""
 
     def __post_init__(self) -> None:
@@ -108,6 +111,64 @@ class Config:
         check_limits(seeds=self.seeds, splits=self.splits)
         if not 0 <= self.held_out < 1:
             raise UserError(f"held_out must be at least 0 and below 1, got {self.held_out}")
+
+
+class Run(TypedDict):
+    """What one method came to on one split with one seed: its scores, or why it failed."""
+
+    split: str
+    method: str
+    seed: int
+    failed: NotRequired[str]
+    rmse: NotRequired[float]
+    nlpd: NotRequired[float]
+    crps: NotRequired[float]
+    coverage: NotRequired[float]
+    std: NotRequired[float]
+    calibration: NotRequired[list[float]]
+    bins: NotRequired[list[Bin]]
+    seconds: NotRequired[float]
+    detection: NotRequired[float]
+    """How well the uncertainty tells test rows from training rows that were held out."""
+    inside: NotRequired[Scores]
+    """Scores on those held-out rows."""
+
+
+class MethodResult(TypedDict):
+    """A method over all splits and seeds: summaries, the calibration curve and its bins."""
+
+    runs: int
+    rmse: Summary
+    nlpd: Summary
+    crps: Summary
+    coverage: Summary
+    detection: NotRequired[Summary]
+    seconds: Summary
+    calibration: dict[str, float]
+    """Share of the test rows inside the central interval, by its level."""
+    bins: list[Bin]
+
+
+class SplitSize(TypedDict):
+    """The name of a split, and its numbers of rows."""
+
+    name: str
+    train: int
+    test: int
+
+
+class Results(TypedDict):
+    """What ``results.json`` holds."""
+
+    experiment: str
+    rows: int
+    rows_without_target: int
+    inputs: list[str]
+    splits: list[SplitSize]
+    methods: dict[str, MethodResult]
+    failed: list[Run]
+    config: JsonObject
+    versions: dict[str, str]
 
 
 def method_style(name: str) -> Style:
@@ -152,26 +213,26 @@ def fit(config: Config, data: Labelled, split: Split, method: str, seed: int) ->
     return partial(predict, model.fit_subset(inputs, targets))  # `load` has checked the whole table
 
 
-def network(arguments: dict[str, Any], method: str) -> NCPRegressor:
+def network(arguments: Arguments, method: str) -> NCPRegressor:
     """The network of a method, with those of the arguments for all networks that have an effect on it."""
     model = NCPRegressor(**{**arguments, **VARIANTS[method].arguments})
     idle = FitOptions.of(model, check_effects=False).without_effect()
     return model.set_params(**{name: NCPRegressor().get_params()[name] for name in idle})
 
 
-def evaluate(config: Config, data: Labelled, split: Split, method: str, seed: int) -> dict[str, Any]:
+def evaluate(config: Config, data: Labelled, split: Split, method: str, seed: int) -> Run:
     """Trains a method on a split and scores it on the test rows; says why if training failed."""
     split, held = hold_out(config, split)
-    about = {"split": split.name, "method": method, "seed": seed}
     started = time.monotonic()
     try:
         predicted = fit(config, data, split, method, seed)
     except UserError as error:  # one that diverges must not stop the others
-        return {**about, "failed": str(error)}
+        return {"split": split.name, "method": method, "seed": seed, "failed": str(error)}
     seconds = time.monotonic() - started
     inputs, targets = data.take(split.test)
     prediction = predicted(inputs)
-    found = {**about, **scores(prediction, targets), "seconds": seconds}
+    about = {"split": split.name, "method": method, "seed": seed}
+    found = cast("Run", {**about, **scores(prediction, targets), "seconds": seconds})
     if len(held):
         inputs, targets = data.take(held)
         inside = predicted(inputs)
@@ -192,7 +253,7 @@ def experiment(
     loaded: tuple[Labelled, list[Split]],
     records: Records,
     show: Callable[[RunProgress], None] = lambda _: None,
-) -> dict[str, Any]:
+) -> Results:
     """Runs what is not on record yet, on what `load` gave, and gives the results."""
     data, splits = loaded
     about = {
@@ -237,28 +298,30 @@ def unfinished(records: Records) -> list[str]:
     return list(dict.fromkeys(run[1] for run in runs(records) if not records.exists(run_file(*run))))
 
 
-def write_results(records: Records) -> dict[str, Any]:
+def write_results(records: Records) -> Results:
     """Means and spreads over splits and seeds by method, as ``results.json``."""
-    by_method: dict[str, list[dict[str, Any]]] = {name: [] for name in records.config["methods"]}
-    failed = []
+    by_method: dict[str, list[Run]] = {name: [] for name in records.config["methods"]}
+    failed: list[Run] = []
     for run in runs(records):
-        found = records.read_json(run_file(*run))
-        if "failed" in found:
-            failed.append(found)
-        else:
-            by_method[run[1]].append(found)
-    methods: dict[str, Any] = {}
+        one: Run = records.read_json(run_file(*run))
+        (failed if "failed" in one else by_method[run[1]]).append(one)
+    methods: dict[str, MethodResult] = {}
     for name, found in by_method.items():
         if not found:
             continue
-        methods[name] = {"runs": len(found)}
-        for metric in METRICS:
-            values = [run[metric] for run in found if metric in run]
-            if values:
-                methods[name][metric] = summary(np.array(values, float))  # null, where it was not finite, becomes NaN
         curves = np.array([run["calibration"] for run in found], float)
-        methods[name]["calibration"] = dict(zip(map(str, LEVELS), curves.mean(0).tolist(), strict=True))
-        methods[name]["bins"] = pool_bins([run["bins"] for run in found])
+        methods[name] = {
+            "runs": len(found),
+            "rmse": _over_runs("rmse", found),
+            "nlpd": _over_runs("nlpd", found),
+            "crps": _over_runs("crps", found),
+            "coverage": _over_runs("coverage", found),
+            "seconds": _over_runs("seconds", found),
+            "calibration": dict(zip(map(str, LEVELS), curves.mean(0).tolist(), strict=True)),
+            "bins": pool_bins([run["bins"] for run in found]),
+        }
+        if any("detection" in run for run in found):
+            methods[name]["detection"] = _over_runs("detection", found)
     results = {
         "experiment": NAME,
         **records.read_json("splits.json"),
@@ -268,17 +331,24 @@ def write_results(records: Records) -> dict[str, Any]:
         "versions": records.versions,
     }
     records.write_json("results.json", results)
-    return dict(records.read_json("results.json"))  # as it is on record, where numbers that are not finite are null
+    written: Results = records.read_json("results.json")  # where numbers that are not finite are null
+    return written
 
 
-def pool_bins(groups: Sequence[Sequence[dict[str, float]]]) -> list[dict[str, float]]:
+def _over_runs(metric: Metric, runs: Sequence[Run]) -> Summary:
+    """The summary of a metric; null, where it was not finite, becomes NaN."""
+    return summary(np.array([run[metric] for run in runs if metric in run], float))
+
+
+def pool_bins(groups: Sequence[Sequence[Bin]]) -> list[Bin]:
     """Bins of several test sets as one: the least uncertain rows of all of them, and so on; squares are averaged."""
-    pooled = []
+    pooled: list[Bin] = []
     for place in range(max(map(len, groups))):
         bins = [bins[place] for bins in groups if place < len(bins)]
         rows = np.array([one["rows"] for one in bins], float)
-        pooled.append(
-            {key: float(np.sqrt(rows @ np.array([one[key] for one in bins], float) ** 2 / rows.sum()))
-             for key in ("std", "rmse")} | {"rows": int(rows.sum())}
-        )  # fmt: skip
+        std, rmse = (
+            float(np.sqrt(rows @ np.array(values, float) ** 2 / rows.sum()))
+            for values in ([one["std"] for one in bins], [one["rmse"] for one in bins])
+        )
+        pooled.append({"std": std, "rmse": rmse, "rows": int(rows.sum())})
     return pooled

@@ -19,7 +19,7 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import safetensors
 import safetensors.numpy
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
 import ncprior
 from ncprior.errors import UserError
@@ -37,6 +39,20 @@ from ncprior.terminal import remark
 _PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "pyarrow", "matplotlib", "scikit-learn")
 
 
+JsonObject = dict[str, Any]
+"""An object of a JSON file: a configuration, or notes."""
+
+Tree = TypeVar("Tree")
+
+
+class Summary(TypedDict):
+    """Numbers over seeds, or over splits and seeds; NaN if there is none, which becomes None on record."""
+
+    mean: float
+    std: float
+    median: float
+
+
 class Records:
     """The folder of one run."""
 
@@ -44,7 +60,7 @@ class Records:
         self.folder = Path(folder)
 
     @classmethod
-    def create(cls, folder: Path, experiment: str, config: Mapping[str, Any], *, resume: bool) -> "Records":
+    def create(cls, folder: Path, experiment: str, config: Mapping[str, object], *, resume: bool) -> "Records":
         """A folder for a new run, or the one of the same run to go on with."""
         records = cls(folder)
         content = {"experiment": experiment, "config": _plain(config), "versions": versions()}
@@ -63,7 +79,9 @@ class Records:
 
     @classmethod
     @contextmanager
-    def running(cls, folder: Path, experiment: str, config: Mapping[str, Any], *, resume: bool) -> Iterator["Records"]:
+    def running(
+        cls, folder: Path, experiment: str, config: Mapping[str, object], *, resume: bool
+    ) -> Iterator["Records"]:
         """`create`, with other processes kept out of the folder until the run ends."""
         records = cls(folder)
         if not records.exists("config.json"):
@@ -87,7 +105,7 @@ class Records:
         return str(self._content()["experiment"])
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> JsonObject:
         """The configuration of the run."""
         return dict(self._content()["config"])
 
@@ -127,20 +145,20 @@ class Records:
         """Writes these bytes."""
         return self.write(name, lambda path: path.write_bytes(content))
 
-    def write_json(self, name: str, content: Any) -> None:
+    def write_json(self, name: str, content: object) -> None:
         """Writes JSON; numbers that are not finite become null, as JSON has no others."""
         text = json.dumps(_plain(content), indent=2, allow_nan=False)
         self.write_bytes(name, f"{text}\n".encode())
 
     def read_json(self, name: str) -> Any:
-        """Reads JSON."""
+        """Reads JSON. Callers say what is in it: by a `TypedDict`, or by what they compute with it."""
         path = self.path(name)
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise UserError(f"cannot read {path}: {error}") from error
 
-    def write_table(self, name: str, columns: Mapping[str, Any]) -> None:
+    def write_table(self, name: str, columns: Mapping[str, ArrayLike]) -> None:
         """Writes columns as Parquet."""
         table = pa.table({key: np.asarray(value) for key, value in columns.items()})
         self.write(name, lambda path: pq.write_table(table, path))
@@ -154,13 +172,13 @@ class Records:
             raise UserError(f"cannot read {path}: {error}") from error
         return {key: table[key].to_numpy() for key in table.column_names}
 
-    def write_tree(self, name: str, tree: Any, **notes: Any) -> None:
+    def write_tree(self, name: str, tree: PyTree, **notes: object) -> None:
         """Writes a tree of arrays as safetensors, one array for each leaf by its path, with notes in JSON."""
         arrays = {key: np.array(_bare(leaf), order="C") for key, leaf in _leaves(tree)}
         metadata = {key: json.dumps(_plain(value)) for key, value in notes.items()}
         self.write(name, lambda path: safetensors.numpy.save_file(arrays, path, metadata))
 
-    def read_tree(self, name: str, like: Any) -> Any:
+    def read_tree(self, name: str, like: Tree) -> Tree:
         """Reads a tree of arrays of the same structure as ``like``."""
         path = self.path(name)
         try:
@@ -173,9 +191,10 @@ class Records:
                 raise UserError(f"{path} is not of this run: {key} is missing or has another shape")
             keys = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
             leaves.append(jax.random.wrap_key_data(jnp.asarray(arrays[key])) if keys else arrays[key])
-        return jax.tree.unflatten(jax.tree.structure(like), leaves)
+        tree: Tree = jax.tree.unflatten(jax.tree.structure(like), leaves)
+        return tree
 
-    def read_notes(self, name: str) -> dict[str, Any]:
+    def read_notes(self, name: str) -> JsonObject:
         """The notes that a tree of arrays was written with."""
         path = self.path(name)
         try:
@@ -184,7 +203,7 @@ class Records:
         except (OSError, ValueError, safetensors.SafetensorError) as error:
             raise UserError(f"cannot read {path}: {error}") from error
 
-    def _content(self) -> dict[str, Any]:
+    def _content(self) -> JsonObject:
         content = self.read_json("config.json")
         if not isinstance(content, dict) or not {"experiment", "config", "versions"} <= content.keys():
             raise UserError(f"{self.path('config.json')} is not of a run of ncprior, or damaged")
@@ -196,7 +215,7 @@ class Records:
         if folder.exists() and (not folder.is_dir() or not all(map(is_ours, folder.iterdir()))):
             raise UserError(f"{folder} exists and is not a run of ncprior: choose another --out")
 
-    def _check_same(self, content: Mapping[str, Any]) -> None:
+    def _check_same(self, content: Mapping[str, object]) -> None:
         old = self._content()
         if old["experiment"] != content["experiment"]:
             raise UserError(f"{self.folder} holds a run of {old['experiment']}: choose another --out")
@@ -212,7 +231,7 @@ def versions() -> dict[str, str]:
     return {"ncprior": ncprior.__version__, "python": platform.python_version(), **found}
 
 
-def summary(values: Sequence[float] | np.ndarray) -> dict[str, float]:
+def summary(values: Sequence[float] | np.ndarray) -> Summary:
     """Mean, standard deviation and median over the seeds that finished."""
     finished = np.asarray(values, np.float64)
     finished = finished[~np.isnan(finished)]
@@ -225,17 +244,17 @@ def summary(values: Sequence[float] | np.ndarray) -> dict[str, float]:
     }
 
 
-def _leaves(tree: Any) -> list[tuple[str, Any]]:
+def _leaves(tree: PyTree) -> list[tuple[str, jax.Array]]:
     return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
 
 
-def _bare(leaf: Any) -> np.ndarray:
+def _bare(leaf: jax.Array) -> np.ndarray:
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     return np.asarray(leaf)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """The value in JSON's own types."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
@@ -250,7 +269,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _differences(old: Any, new: Any, name: str = "") -> list[tuple[str, Any, Any]]:
+def _differences(old: object, new: object, name: str = "") -> list[tuple[str, object, object]]:
     if isinstance(old, dict) and isinstance(new, dict):
         found = []
         for key in sorted(old.keys() | new.keys()):

@@ -10,17 +10,15 @@ says how many rows of them belong to it, and `MethodFiles.load_checkpoint` drops
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
+from jaxtyping import PyTree
 
-from ncprior.experiments.records import Records
+from ncprior.experiments.records import JsonObject, Records
 
 Columns = dict[str, np.ndarray]
 """A table, column by column."""
-
-Notes = dict[str, Any]
-"""What is written beside a tree of arrays, as JSON."""
 
 Tree = TypeVar("Tree")
 
@@ -37,7 +35,7 @@ class Checkpoint(NamedTuple, Generic[Tree]):
     """The state of a method when its checkpoint was written."""
 
     tree: Tree
-    notes: Notes
+    notes: JsonObject
     metrics: Columns
 
 
@@ -67,7 +65,7 @@ class MethodFiles:
         """Every metric and loss term of every seed at every evaluation."""
         return self.records.read_table(self._metrics)
 
-    def model_notes(self) -> Notes:
+    def model_notes(self) -> JsonObject:
         """What was written beside the trained networks."""
         return self.records.read_notes(self._model)
 
@@ -75,12 +73,12 @@ class MethodFiles:
         """The trained networks, as a tree of the structure of ``like``."""
         return self.records.read_tree(self._model, like)
 
-    def save_checkpoint(self, tree: Any, metrics: Columns, **notes: Any) -> None:
+    def save_checkpoint(self, tree: PyTree, metrics: Columns, **notes: object) -> None:
         """Writes the metrics so far and the state to go on from."""
         self.records.write_table(self._metrics, metrics)
         self.records.write_tree(self._checkpoint, tree, **notes, metric_rows=_length(metrics))
 
-    def load_checkpoint(self, like: Callable[[Notes], Tree]) -> Checkpoint[Tree] | None:
+    def load_checkpoint(self, like: Callable[[JsonObject], Tree]) -> Checkpoint[Tree] | None:
         """The state to go on from, or None before the first checkpoint.
 
         ``like(notes)`` gives a tree of the structure that was saved.
@@ -92,7 +90,7 @@ class MethodFiles:
         metrics = {key: values[: notes["metric_rows"]] for key, values in self.metrics().items()}
         return Checkpoint(tree, notes, metrics)
 
-    def finish(self, params: Any, **notes: Any) -> None:
+    def finish(self, params: PyTree, **notes: object) -> None:
         """Writes the trained networks, which ends the method."""
         self.records.write_tree(self._model, params, **notes)
         self.records.remove(self._checkpoint)

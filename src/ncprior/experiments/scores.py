@@ -1,6 +1,6 @@
 """All that is written down about a prediction of rows whose targets are known."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,27 @@ def predict(model: NCPRegressor, inputs: pa.Table) -> Standardised:
     return Standardised(heavy_tailed(found.standardised), float(found.shift[0]), float(found.scale[0]))
 
 
-def scores(standardised: Standardised, truth: np.ndarray) -> dict[str, Any]:
+class Bin(TypedDict):
+    """A group of rows: root mean squares of the predicted standard deviation and of the error, and how many rows."""
+
+    std: float
+    rmse: float
+    rows: int
+
+
+class Scores(TypedDict):
+    """Metrics of a prediction in units of the target; see `scores`."""
+
+    rmse: float
+    nlpd: float
+    crps: float
+    coverage: float
+    std: float
+    calibration: list[float]
+    bins: list[Bin]
+
+
+def scores(standardised: Standardised, truth: np.ndarray) -> Scores:
     """RMSE, NLPD, CRPS and 90% coverage, the calibration curve, and errors against uncertainties.
 
     The truth ``[rows]`` and what is given are in the unit of the target. ``calibration`` is the coverage at each of

@@ -10,7 +10,7 @@ A run is written after every round and goes on from there.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from ncprior.core.registry import Style, style_of
 from ncprior.data import labelled
 from ncprior.data.labelled import Labelled
 from ncprior.errors import UserError, check_limits
-from ncprior.experiments.records import Records
+from ncprior.experiments.evaluate import Arguments
+from ncprior.experiments.records import JsonObject, Records
 from ncprior.experiments.runs import RunProgress
 from ncprior.experiments.scores import predict, scores
 from ncprior.tables.batches import DEFAULT_RULE, acquisitions
@@ -27,15 +28,17 @@ from ncprior.tables.estimator import NCPRegressor
 NAME = "simulate"
 CONTROL = "random"
 """The rule that every other must beat; it is always run."""
-METRICS = ("rmse", "nlpd", "crps", "coverage")
-COMPARED = ("rmse", "nlpd")
+Metric = Literal["rmse", "nlpd", "crps", "coverage"]
+Compared = Literal["rmse", "nlpd"]
+METRICS: tuple[Metric, ...] = ("rmse", "nlpd", "crps", "coverage")
+COMPARED: tuple[Compared, ...] = ("rmse", "nlpd")
 """Metrics for which labels are counted."""
 POOL_SHARE = 0.4
 """Share of the pool that may be labelled at most: rules cannot differ much once most rows have labels."""
-ESTIMATOR: dict[str, Any] = {"members": 3}
+ESTIMATOR: Arguments = {"members": 3}
 """Arguments of `NCPRegressor` that make each of the many fits faster."""
-QUICK: dict[str, Any] = {"seeds": 2, "labels": 100, "rows": 5_000}
-QUICK_ESTIMATOR: dict[str, Any] = {"members": 2}
+QUICK: dict[str, int] = {"seeds": 2, "labels": 100, "rows": 5_000}
+QUICK_ESTIMATOR: Arguments = {"members": 2}
 _LEVELS = 100
 """Points of the control's curve at which labels are compared."""
 _RESAMPLES = 1_000
@@ -60,7 +63,7 @@ class Config:
     """Share of the rows that are tested on, and never in the pool."""
     rows: int | None = 20_000
     """The most rows of the table to use, drawn at random."""
-    estimator: dict[str, Any] = field(default_factory=lambda: dict(ESTIMATOR))
+    estimator: Arguments = field(default_factory=lambda: dict(ESTIMATOR))
     """Arguments of `NCPRegressor`."""
 
     def __post_init__(self) -> None:
@@ -75,6 +78,66 @@ class Config:
         check_limits(seeds=self.seeds)
         if self.labels <= self.initial:
             raise UserError(f"labels ({self.labels}) must be more than the initial ones ({self.initial})")
+
+
+class Round(TypedDict):
+    """A model trained on so many labels: its scores on the test rows, and the seconds for training and choosing."""
+
+    labels: int
+    rmse: float
+    nlpd: float
+    crps: float
+    coverage: float
+    seconds: float
+
+
+class Run(TypedDict):
+    """The labels that a rule chose with one seed, in order, and the rounds so far; rows are numbers in the table."""
+
+    rule: str
+    seed: int
+    test: list[int]
+    labels: list[int]
+    rounds: list[Round]
+
+
+class Curve(TypedDict):
+    """A metric after every round: mean and standard deviation over the seeds; None where it is not finite."""
+
+    mean: list[float | None]
+    std: list[float | None]
+
+
+class LabelsSaved(TypedDict):
+    """`Saving` on record; None where there is none."""
+
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
+class RuleResult(TypedDict):
+    """The learning curves of a rule, the labels that it saves, and the seconds that a seed took."""
+
+    seconds: float
+    rmse: Curve
+    nlpd: Curve
+    crps: Curve
+    coverage: Curve
+    saved: dict[Compared, LabelsSaved]
+
+
+class Results(TypedDict):
+    """What ``results.json`` holds."""
+
+    experiment: str
+    rows: int
+    rows_without_target: int
+    inputs: list[str]
+    counts: list[int]
+    rules: dict[str, RuleResult]
+    config: JsonObject
+    versions: dict[str, str]
 
 
 class Saving(NamedTuple):
@@ -113,7 +176,7 @@ def experiment(
     loaded: tuple[Labelled, list[int]],
     records: Records,
     show: Callable[[RunProgress], None] = lambda _: None,
-) -> dict[str, Any]:
+) -> Results:
     """Runs what is not on record yet, on what `load` gave, and gives the results."""
     data, steps = loaded
     rows = len(data.targets)
@@ -124,7 +187,7 @@ def experiment(
     for seed in range(config.seeds):
         for rule in config.rules:
             file = run_file(rule, seed)
-            run = records.read_json(file) if records.exists(file) else start(config, rows, rule, seed)
+            run: Run = records.read_json(file) if records.exists(file) else start(config, rows, rule, seed)
             done += len(run["rounds"])
             for count in steps[len(run["rounds"]) :]:
                 following = steps[steps.index(count) + 1] if count < steps[-1] else count
@@ -137,7 +200,7 @@ def experiment(
     return write_results(records)
 
 
-def start(config: Config, rows: int, rule: str, seed: int) -> dict[str, Any]:
+def start(config: Config, rows: int, rule: str, seed: int) -> Run:
     """A run before its first round: test rows and initial labels are the same for every rule with this seed."""
     order = np.random.default_rng([seed, 0]).permutation(rows)
     test = _test_rows(config, rows)
@@ -145,7 +208,7 @@ def start(config: Config, rows: int, rule: str, seed: int) -> dict[str, Any]:
     return {"rule": rule, "seed": seed, "test": np.sort(order[:test]).tolist(), "labels": labels.tolist(), "rounds": []}
 
 
-def advance(config: Config, data: Labelled, run: dict[str, Any], batch: int) -> dict[str, Any]:
+def advance(config: Config, data: Labelled, run: Run, batch: int) -> Run:
     """One round more: train on the labels, test, and choose the next batch, which may be of none."""
     seed, rule, number = run["seed"], run["rule"], len(run["rounds"])
     # Rules with the same seed differ in nothing but the labels.
@@ -158,7 +221,6 @@ def advance(config: Config, data: Labelled, run: dict[str, Any], batch: int) -> 
     model.fit_subset(inputs, targets)  # `load` has checked the whole table
     test_inputs, test_targets = data.take(np.array(run["test"]))
     found = scores(predict(model, test_inputs), test_targets)
-    result = {"labels": len(labels), **{metric: found[metric] for metric in METRICS}}
     chosen = labels[:0]
     if batch:
         taken = np.zeros(len(data.targets), bool)
@@ -168,7 +230,14 @@ def advance(config: Config, data: Labelled, run: dict[str, Any], batch: int) -> 
             data.take(pool)[0], batch, acquisition=rule, labelled=inputs, random_state=int(draw_seed % 2**31)
         )
         chosen = pool[np.asarray(picked)]
-    result["seconds"] = time.monotonic() - started
+    result: Round = {
+        "labels": len(labels),
+        "rmse": found["rmse"],
+        "nlpd": found["nlpd"],
+        "crps": found["crps"],
+        "coverage": found["coverage"],
+        "seconds": time.monotonic() - started,
+    }
     return {**run, "labels": [*run["labels"], *chosen.tolist()], "rounds": [*run["rounds"], result]}
 
 
@@ -204,22 +273,25 @@ def curves(records: Records) -> dict[str, dict[str, np.ndarray]]:
     return found
 
 
-def write_results(records: Records) -> dict[str, Any]:
+def write_results(records: Records) -> Results:
     """Learning curves, and labels saved against random, as ``results.json``."""
     about, found = records.read_json("about.json"), curves(records)
     labels = np.array(about["counts"], float)
-    rules: dict[str, Any] = {}
-    for rule, values in found.items():
-        rules[rule] = {"seconds": float(values["seconds"].sum(1).mean())}
-        for metric in METRICS:
-            mean, std = values[metric].mean(0), values[metric].std(0)
-            rules[rule][metric] = {"mean": mean.tolist(), "std": std.tolist()}
-        rules[rule]["saved"] = {
-            metric: saving(labels, values[metric], found[CONTROL][metric])._asdict() for metric in COMPARED
+    rules = {
+        rule: {
+            "seconds": float(values["seconds"].sum(1).mean()),
+            **{
+                metric: {"mean": values[metric].mean(0).tolist(), "std": values[metric].std(0).tolist()}
+                for metric in METRICS
+            },
+            "saved": {metric: saving(labels, values[metric], found[CONTROL][metric])._asdict() for metric in COMPARED},
         }
+        for rule, values in found.items()
+    }
     results = {"experiment": NAME, **about, "rules": rules, "config": records.config, "versions": records.versions}
     records.write_json("results.json", results)
-    return dict(records.read_json("results.json"))  # as it is on record, where numbers that are not finite are null
+    written: Results = records.read_json("results.json")  # where numbers that are not finite are null
+    return written
 
 
 def labels_saved(labels: np.ndarray, curve: np.ndarray, control: np.ndarray) -> float:

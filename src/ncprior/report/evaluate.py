@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,13 +12,13 @@ from ncprior.errors import UserError
 from ncprior.experiments import evaluate
 from ncprior.experiments.baselines import BASELINES
 from ncprior.experiments.evaluate import method_style
-from ncprior.experiments.records import Records
+from ncprior.experiments.records import Records, Summary
 from ncprior.report.claims.verdicts import FEWEST_SEEDS, all_of, judge, lower
 from ncprior.report.differences import quick_note
 from ncprior.report.sections import Cell, Picture, Section, Table, name_cell, number
 from ncprior.report.styles import add_legend, figure_style, label, legend_lines, new_panels
 
-_HEADINGS = {
+_HEADINGS: dict[evaluate.Metric, str] = {
     "rmse": "RMSE",
     "nlpd": "NLPD (nats)",
     "crps": "CRPS",
@@ -78,7 +77,7 @@ def evaluate_section(records: Records) -> Section:
     return Section(f"Trust: {config['target']}", intro, [picture], tables, [], failed, records, smaller)
 
 
-def verdict(results: dict[str, Any], densities: dict[str, np.ndarray]) -> str:
+def verdict(results: evaluate.Results, densities: dict[str, np.ndarray]) -> str:
     """In a sentence, what the numbers of the first method that is not a baseline mean.
 
     ``densities`` are the NLPDs of the methods on each of the splits.
@@ -138,7 +137,9 @@ def _listed(words: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def draw_trust(methods: dict[str, Any], unit: str, detected: list[str], *, narrow: bool = False) -> Figure:
+def draw_trust(
+    methods: dict[str, evaluate.MethodResult], unit: str, detected: list[str], *, narrow: bool = False
+) -> Figure:
     """Calibration curve, error against uncertainty, and bars of detection where test rows are unlike the others."""
     with figure_style():
         count = 3 if detected else 2
@@ -151,7 +152,7 @@ def draw_trust(methods: dict[str, Any], unit: str, detected: list[str], *, narro
         return figure
 
 
-def _draw_calibration(axis: Axes, methods: dict[str, Any]) -> None:
+def _draw_calibration(axis: Axes, methods: dict[str, evaluate.MethodResult]) -> None:
     axis.plot([0, 1], [0, 1], color="#BBBBBB", linewidth=0.8)
     for name, of in methods.items():
         style, levels = method_style(name), [float(level) for level in of["calibration"]]
@@ -162,7 +163,7 @@ def _draw_calibration(axis: Axes, methods: dict[str, Any]) -> None:
     axis.set(xlim=(0, 1), ylim=(0, 1), xticks=ticks, yticks=ticks)
 
 
-def _draw_errors(axis: Axes, methods: dict[str, Any], unit: str) -> None:
+def _draw_errors(axis: Axes, methods: dict[str, evaluate.MethodResult], unit: str) -> None:
     shown: list[float] = []
     for name, of in methods.items():
         style = method_style(name)
@@ -181,7 +182,7 @@ def _draw_errors(axis: Axes, methods: dict[str, Any], unit: str) -> None:
     axis.set(title="Error against uncertainty", xlabel=f"Predicted std ({unit})", ylabel=f"RMSE ({unit})")
 
 
-def _draw_detection(axis: Axes, found: dict[str, dict[str, float]], *, tall: bool) -> None:
+def _draw_detection(axis: Axes, found: dict[str, Summary], *, tall: bool) -> None:
     places = np.arange(len(found))[::-1]
     for place, (name, value) in zip(places, found.items(), strict=True):
         spread = {"xerr": value["std"], "error_kw": {"elinewidth": 0.8}} if value["std"] else {}
@@ -193,11 +194,11 @@ def _draw_detection(axis: Axes, found: dict[str, dict[str, float]], *, tall: boo
     axis.set_yticklabels([method_style(name).title.replace("without ", "no ") for name in found])
 
 
-def _metrics_table(results: dict[str, Any]) -> Table:
+def _metrics_table(results: evaluate.Results) -> Table:
     methods = results["methods"]
     shown = [metric for metric in evaluate.METRICS if any(metric in of for of in methods.values())]
-    goals = {"rmse": 0.0, "crps": 0.0, "coverage": 0.9, "detection": 1.0, "nlpd": -np.inf}
-    best: dict[str, str] = {}
+    goals: dict[evaluate.Metric, float] = {"rmse": 0.0, "crps": 0.0, "coverage": 0.9, "detection": 1.0, "nlpd": -np.inf}
+    best: dict[evaluate.Metric, str] = {}
     for metric, goal in goals.items():
         means = {name: _mean(of[metric]) for name, of in methods.items() if metric in of}
         finite = {name: value for name, value in means.items() if np.isfinite(value)}
@@ -205,7 +206,7 @@ def _metrics_table(results: dict[str, Any]) -> Table:
             distance = {name: value if goal == -np.inf else abs(value - goal) for name, value in finite.items()}
             best[metric] = min(distance, key=lambda name: distance[name])
 
-    def cell(name: str, metric: str) -> Cell:
+    def cell(name: str, metric: evaluate.Metric) -> Cell:
         if metric not in methods[name]:
             return Cell("–")
         of = methods[name][metric]
@@ -221,7 +222,7 @@ def _metrics_table(results: dict[str, Any]) -> Table:
     return Table("Methods", note, ["Method", *(_HEADINGS[metric] for metric in shown)], rows)
 
 
-def _densities(records: Records, results: dict[str, Any]) -> dict[str, np.ndarray]:
+def _densities(records: Records, results: evaluate.Results) -> dict[str, np.ndarray]:
     """NLPD of every method on every split, mean over seeds; NaN where one failed."""
     found: dict[str, list[list[float]]] = {name: [[] for _ in results["splits"]] for name in results["methods"]}
     for place, method, seed in evaluate.runs(records):
@@ -231,7 +232,7 @@ def _densities(records: Records, results: dict[str, Any]) -> dict[str, np.ndarra
     return {name: np.array([np.mean(seeds) for seeds in splits]) for name, splits in found.items()}
 
 
-def _splits_table(results: dict[str, Any], densities: dict[str, np.ndarray]) -> Table:
+def _splits_table(results: evaluate.Results, densities: dict[str, np.ndarray]) -> Table:
     """The density of every method on every split."""
     names = list(results["methods"])
     rows = []
@@ -245,10 +246,10 @@ def _splits_table(results: dict[str, Any], densities: dict[str, np.ndarray]) -> 
     return Table("Split by split", note, ["Split", *(method_style(name).title for name in names)], rows)
 
 
-def _detecting(methods: dict[str, Any]) -> list[str]:
+def _detecting(methods: dict[str, evaluate.MethodResult]) -> list[str]:
     return [name for name, of in methods.items() if "detection" in of]
 
 
-def _mean(value: dict[str, float | None]) -> float:
+def _mean(value: Summary) -> float:
     mean = value["mean"]
     return float("nan") if mean is None else mean

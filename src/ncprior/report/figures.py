@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 
 from ncprior.core.methods import method_style, split_name, title
 from ncprior.experiments.paper.robustness import NO_NOISE, Setting
-from ncprior.experiments.records import Records
+from ncprior.experiments.records import Records, Summary
 from ncprior.experiments.runs import MethodFiles
 from ncprior.report.styles import (
     GAIN,
@@ -181,7 +181,7 @@ def _short(value: float) -> str:
 
 
 def draw_robustness(
-    results: dict[str, dict[Setting, dict[str, dict[str, float]]]], unit: str = "", *, narrow: bool = False
+    results: dict[str, dict[Setting, dict[str, Summary]]], unit: str = "", *, narrow: bool = False
 ) -> Figure:
     """Final test RMSE and NLPD against the variance of the input noise, as in Figure 5 of the paper.
 

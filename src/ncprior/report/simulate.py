@@ -1,7 +1,6 @@
 """The page of ``ncprior simulate``: learning curves, and how many labels a rule saves."""
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -35,27 +34,29 @@ def simulate_section(records: Records) -> Section:
     return Section(f"Labels saved: {config['target']}", intro, [picture], tables, [], [], records, smaller)
 
 
-def savings(results: dict[str, Any]) -> str:
+def savings(results: simulate.Results) -> str:
     """In a sentence, what the best rule saves, and whether the seeds settle it: five of them at least."""
     found = {rule: of["saved"]["rmse"] for rule, of in results["rules"].items() if rule != simulate.CONTROL}
-    found = {rule: one for rule, one in found.items() if one["mean"] is not None and np.isfinite(one["mean"])}
-    if not found:
+    means = {rule: one["mean"] for rule, one in found.items() if one["mean"] is not None and np.isfinite(one["mean"])}
+    if not means:
         return "There is no rule to compare with random."
-    best = max(found, key=lambda rule: found[rule]["mean"])
-    mean, low, high = (found[best][key] for key in ("mean", "low", "high"))
+    best = max(means, key=lambda rule: means[rule])
+    mean, low, high = means[best], found[best]["low"], found[best]["high"]
     title, compared = simulate.rule_style(best).title, f"{abs(mean):.0%} {'fewer' if mean > 0 else 'more'}"
     said = f"For the error of random labels, {title} needed {compared} on average"
-    if len(found) > 1:
+    if len(means) > 1:
         said += f", which is the {'most' if mean > 0 else 'least'} of the rules"
     seeds = results["config"]["seeds"]
     if seeds < FEWEST_SEEDS:
         counted = "one seed settles" if seeds == 1 else f"{seeds} seeds settle"
         return f"{said}; unclear, as {counted} nothing (five are needed at least)."
-    settled = low is not None and (low > 0 or high < 0)
+    settled = low is not None and high is not None and (low > 0 or high < 0)
     return f"{said}; the seeds {'settle it' if settled else 'do not settle it'}."
 
 
-def draw_simulation(labels: list[int], rules: dict[str, Any], unit: str, seeds: int, *, narrow: bool = False) -> Figure:
+def draw_simulation(
+    labels: list[int], rules: dict[str, simulate.RuleResult], unit: str, seeds: int, *, narrow: bool = False
+) -> Figure:
     """RMSE and NLPD on test rows against the number of labels, for each rule: means with their standard errors."""
     with figure_style():
         figure, axes = new_panels(2, 3.0, narrow=narrow)
@@ -73,7 +74,7 @@ def draw_simulation(labels: list[int], rules: dict[str, Any], unit: str, seeds: 
         return figure
 
 
-def _saved_table(results: dict[str, Any]) -> Table:
+def _saved_table(results: simulate.Results) -> Table:
     rows = []
     for rule, of in results["rules"].items():
         cells = [name_cell(rule, simulate.rule_style(rule).title)]
@@ -92,8 +93,8 @@ def _saved_table(results: dict[str, Any]) -> Table:
     return Table("Labels saved against random", note, header, rows)
 
 
-def _saving(saved: dict[str, float | None]) -> Cell:
-    mean, low, high = (saved[key] for key in ("mean", "low", "high"))
+def _saving(saved: simulate.LabelsSaved) -> Cell:
+    mean, low, high = saved["mean"], saved["low"], saved["high"]
     if mean is None or not np.isfinite(mean):
         return Cell("–", "the density is not finite")
     spread = "" if low is None or high is None or not np.isfinite(low) else f"{low:+.0%} to {high:+.0%}"

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import PyTree
 
 from ncprior.core.blocks import predict_in_blocks
 from ncprior.core.methods import Method
@@ -26,6 +27,7 @@ from ncprior.core.metrics import METRICS
 from ncprior.core.networks import Network
 from ncprior.core.objectives import Batch, View, Weighted, total
 from ncprior.core.optimizers import AdamState, adam, sum_of_squares
+from ncprior.core.prediction import Predictive
 from ncprior.core.settings import Settings
 from ncprior.core.training import Rows, combine, explain_failure
 from ncprior.data.dataset import Dataset
@@ -90,7 +92,7 @@ def balanced(method: Method, beta: float) -> Method:
 class State(NamedTuple):
     """A network in training. Large arrays of Adam's moments are split over the devices, all else is on every one."""
 
-    params: Any
+    params: PyTree
     optimizer: AdamState
     sums: Array  # of every loss term over the steps of this epoch
     failed: Array  # step of the run in which the loss was first not finite, or -1
@@ -120,7 +122,7 @@ class Regression:
         self._begin = jax.tree.map(np.asarray, eqx.filter(network, eqx.is_inexact_array))
         self._evaluated, self._parts = self._rows_to_evaluate()
         moments = jax.tree.map(lambda leaf: _SPLIT if self._is_split(leaf) else _SAME, self._begin)
-        self._specs: Any = State(
+        self._specs: PyTree = State(
             params=jax.tree.map(lambda _: _SAME, self._begin),
             optimizer=AdamState(_SAME, moments, moments),  # type: ignore[arg-type]
             **dict.fromkeys(("sums", "failed", "nonfinite_terms"), _SAME),  # type: ignore[arg-type]
@@ -154,7 +156,7 @@ class Regression:
         none = np.zeros((), np.int32)
         moments = jax.tree.map(np.zeros_like, self._begin)
         sums = np.zeros(len(self.method.objective), np.float32)
-        state: Any = (self._begin, AdamState(none, moments, moments), sums, none - 1, none)  # type: ignore[arg-type]
+        state: PyTree = (self._begin, AdamState(none, moments, moments), sums, none - 1, none)  # type: ignore[arg-type]
         return self.place(State(*state))
 
     def place(self, state: State) -> State:
@@ -206,8 +208,10 @@ class Regression:
     def _key(self, purpose: int) -> Array:
         return jax.random.fold_in(jax.random.key(self.seed), purpose)
 
-    def _everywhere(self, tree: Any) -> Any:
-        return jax.device_put(tree, NamedSharding(self.mesh, _SAME))
+    def _everywhere(self, array: np.ndarray) -> Array:
+        """The whole array on every device."""
+        placed: Array = jax.device_put(array, NamedSharding(self.mesh, _SAME))
+        return placed
 
     def _is_split(self, leaf: Array | np.ndarray) -> bool:
         devices = self.mesh.size
@@ -229,7 +233,7 @@ class Regression:
             share = leaf.shape[0] // devices
             return jax.lax.dynamic_slice_in_dim(leaf, device * share, share)
 
-        def loss(params: Any, i: Array) -> tuple[Array, Array]:
+        def loss(params: PyTree, i: Array) -> tuple[Array, Array]:
             """The device's share of the mini batch's loss, and of every term."""
             chosen = jax.lax.dynamic_slice(order, (i * size,), (size,))
             inputs, targets = rows.inputs[chosen], rows.targets[chosen]
@@ -293,8 +297,8 @@ class Regression:
         spread = jax.device_put(filled, NamedSharding(self.mesh, _SPLIT))
         return (spread, self._everywhere(np.concatenate(targets))), parts
 
-    def _measure_parts(self, params: Any, inputs: Array, targets: Array) -> dict[str, Array]:
-        def predict(params: Any, inputs: Array) -> Any:
+    def _measure_parts(self, params: PyTree, inputs: Array, targets: Array) -> dict[str, Array]:
+        def predict(params: PyTree, inputs: Array) -> Predictive:
             return predict_in_blocks(partial(self.method, combine(params, self.static)), inputs)
 
         specs = (self._specs.params, _SPLIT)
@@ -318,7 +322,7 @@ def row_mesh(batch_size: int) -> Mesh:
     return Mesh(np.array(devices[:count]), (_AXIS,))
 
 
-def norm_of_parts(grads: Any, split: list[bool]) -> Array:
+def norm_of_parts(grads: PyTree, split: list[bool]) -> Array:
     """The global norm of gradients of which some are a device's share only."""
     squares = [sum_of_squares(leaf) for leaf in jax.tree.leaves(grads)]
     parts = sum((square for square, is_part in zip(squares, split, strict=True) if is_part), jnp.zeros(()))

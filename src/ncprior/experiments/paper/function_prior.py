@@ -9,14 +9,16 @@ the target of the clean row, as in the paper, every seed fantasises targets of i
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jaxtyping import PyTree
 
 from ncprior.core.active import Schedule, Simulation, Snapshot
 from ncprior.core.methods import Method, methods
+from ncprior.core.networks import BayesianMean
 from ncprior.core.optimizers import adam
 from ncprior.core.settings import PRESETS, Settings
 from ncprior.core.training import Learner, Trainer, combine, seed_keys
@@ -142,16 +144,18 @@ def _record(
     x = np.linspace(*toy.DOMAIN, 301, dtype=np.float32)
     each = -(-_FUNCTIONS // len(seeds))
 
-    def one(params: Any, key: Any) -> tuple[Any, Any, Any]:
-        network: Any = combine(params, simulation.static)
-        features = jax.vmap(network.trunk)(x[:, None])
+    def one(params: PyTree, key: Array) -> tuple[Array, Array, Array]:
+        network = combine(params, simulation.static)
+        features = jax.vmap(network.trunk)(jnp.asarray(x[:, None]))
         head = network.heads["mean"]
+        assert isinstance(head, BayesianMean), "BBB+NCP has a belief over its last layer"
         belief = jax.vmap(head)(features)
 
-        def function(key: Any) -> Any:
-            return jax.vmap(head.sample(key=key))(features).mean[:, 0]
+        def function(key: Array) -> Array:
+            return jnp.asarray(jax.vmap(head.sample(key=key))(features).mean)[:, 0]
 
-        return belief.mean[:, 0], belief.std[:, 0], jax.vmap(function)(jax.random.split(key, each))
+        mean, std = (jnp.asarray(part)[:, 0] for part in (belief.mean, belief.std))
+        return mean, std, jax.vmap(function)(jax.random.split(key, each))
 
     keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(seed_keys(seeds))
     mean, std, functions = jax.jit(jax.vmap(one))(simulation.real(learners).params, keys)

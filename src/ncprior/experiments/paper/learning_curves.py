@@ -4,11 +4,12 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from ncprior.core.acquisition import SCORES
 from ncprior.core.active import Schedule, Simulation, Snapshot
@@ -19,7 +20,7 @@ from ncprior.core.settings import ABLATIONS, Settings
 from ncprior.core.training import Clock, Learner, Trainer, combine, explain_failure, seed_keys
 from ncprior.data.dataset import Dataset
 from ncprior.errors import UserError, check_limits
-from ncprior.experiments.records import Records, summary
+from ncprior.experiments.records import Records, Summary, summary
 from ncprior.experiments.runs import Columns, MethodFiles, append_rows, unfinished_methods
 
 DEFAULT_METHODS = ("bbb+ncp", "odc+ncp", "bbb", "det")
@@ -41,7 +42,7 @@ class Config:
     seeds: int = 20
     acquisition: str | None = None
     """A score that takes the place of every method's own, or None."""
-    data: Any = None
+    data: object = None
     """Where the data comes from, for experiments that have a choice."""
 
     def __post_init__(self) -> None:
@@ -99,7 +100,7 @@ class Progress(NamedTuple):
 class Sweep(NamedTuple):
     """Input priors to compare, all in one batch: every seed of a method with NCP is run with each of them."""
 
-    input_priors: Any  # one module whose arrays have a leading axis of priors
+    input_priors: PyTree  # one module whose arrays have a leading axis of priors
     tags: dict[str, np.ndarray]  # what is recorded about each prior, by column
 
 
@@ -163,7 +164,7 @@ def load_networks(records: Records, name: str) -> tuple[Method, list[Network]]:
 def write_results(records: Records) -> None:
     """Final values over the seeds, as ``results.json``."""
     config = records.config
-    results: dict[str, Any] = {}
+    results: dict[str, dict[str, Summary]] = {}
     failed = {}
     runs = {}
     for name in config["methods"]:

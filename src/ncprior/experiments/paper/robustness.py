@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from ncprior.data.dataset import Dataset
 from ncprior.experiments.paper import learning_curves
 from ncprior.experiments.paper.learning_curves import Config, Progress, Sweep, run
-from ncprior.experiments.records import Records, summary
+from ncprior.experiments.records import Records, Summary, summary
 
 NAMES = {"toy": "robustness-toy", "flights": "robustness-flights"}
 METHODS = learning_curves.DEFAULT_METHODS
@@ -95,7 +95,7 @@ def write_results(records: Records) -> None:
     records.write_json("results.json", results)
 
 
-def collect(records: Records) -> dict[str, dict[Setting, dict[str, dict[str, float]]]]:
+def collect(records: Records) -> dict[str, dict[Setting, dict[str, Summary]]]:
     """Final test RMSE and NLPD over the seeds that finished, by method and setting."""
     return {
         name: {setting: {key: summary(values) for key, values in of.items()} for setting, of in settings.items()}

@@ -5,13 +5,15 @@ A checkpoint has the seed in training, and the networks of those before it; see 
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from ncprior.experiments.paper.data_parallel import Regression, State
-from ncprior.experiments.runs import Columns, MethodFiles, Notes, append_rows
+from ncprior.experiments.records import JsonObject
+from ncprior.experiments.runs import Columns, MethodFiles, append_rows
 
 
 class Progress(NamedTuple):
@@ -32,7 +34,7 @@ class Progress(NamedTuple):
 class TrainedSeed(NamedTuple):
     """A seed whose training is over."""
 
-    params: Any
+    params: PyTree
     epoch: int  # that the weights are from
     failed: str | None  # why it stopped before its time
 
@@ -43,7 +45,7 @@ class TrainingState(NamedTuple):
     trained: tuple[TrainedSeed, ...] = ()
     epoch: int = 0
     state: State | None = None  # None before the seed has begun
-    best: Any = None  # the weights that were best on the validation rows, or the last ones
+    best: PyTree = None  # the weights that were best on the validation rows, or the last ones
     best_epoch: int = 0  # that they are from
     metrics: Columns = {}  # noqa: RUF012
     seconds: float = 0.0  # of all seeds
@@ -137,7 +139,7 @@ def _save_checkpoint(files: MethodFiles, current: TrainingState) -> None:
 def _resume(files: MethodFiles, regression: Regression) -> TrainingState:
     """The state in the checkpoint, or before the first seed."""
 
-    def like(notes: Notes) -> dict[str, Any]:
+    def like(notes: JsonObject) -> dict[str, PyTree]:
         state = regression.start()
         return {"state": state, "best": state.params, "trained": [state.params] * len(notes["trained"])}
 
