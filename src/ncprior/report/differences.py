@@ -1,8 +1,11 @@
-"""In what a run falls short of the experiment that it stands for: quick runs, fewer seeds, changed settings."""
+"""How a run differs from the experiment that it stands for: quick runs, fewer seeds, changed settings.
+
+Pages say so above their verdicts, which are then no verdicts on the paper.
+"""
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ncprior.core.active import Schedule
 from ncprior.core.settings import FLIGHTS_PRESETS, PRESETS, Settings
@@ -31,8 +34,8 @@ EXPERIMENTS = {
 }
 
 
-def smaller_note(records: Records) -> str:
-    """What a run of active learning has other than the paper, in a sentence; nothing if it is the same."""
+def active_learning_note(records: Records) -> str:
+    """How a run of active learning differs from the paper's, in a sentence; empty if it does not."""
     config, experiment = records.config, EXPERIMENTS[records.experiment]
     changed = _changed(config["schedule"], dataclasses.asdict(experiment.schedule))
     changed += _changed(config["settings"], dataclasses.asdict(experiment.presets[config["preset"]]))
@@ -41,8 +44,8 @@ def smaller_note(records: Records) -> str:
     return _note(config["schedule"] == dataclasses.asdict(experiment.quick), changed)
 
 
-def smaller_regression_note(records: Records) -> str:
-    """The same of the regression on all rows."""
+def regression_note(records: Records) -> str:
+    """How a run of the regression on all rows differs from the paper's, in a sentence; empty if it does not."""
     config = records.config
     paper = {"recipe": "paper", "rows": None}
     changed = _changed({name: config[name] for name in paper}, paper)
@@ -50,9 +53,14 @@ def smaller_regression_note(records: Records) -> str:
     return _note(config["rows"] is not None, changed)
 
 
-def quick_note(config: Mapping[str, Any], quick: Mapping[str, Any], estimator: Mapping[str, Any]) -> str:
-    """The same of ``evaluate`` and ``simulate``, given what their quick versions have."""
-    given = {**config, **config["estimator"]}
+def quick_note(config: Mapping[str, object], quick: Mapping[str, object], estimator: Mapping[str, object]) -> str:
+    """That a run of ``evaluate`` or ``simulate`` is a quick one, in a sentence; empty if it is not.
+
+    ``quick`` and ``estimator`` are what the quick version has.
+    """
+    arguments = config["estimator"]
+    assert isinstance(arguments, Mapping)
+    given = {**config, **arguments}
     if any(given.get(name) != value for name, value in {**quick, **estimator}.items()):
         return ""
     listed = ", ".join(f"{name} {value}" for name, value in {**quick, **estimator}.items())
@@ -66,7 +74,7 @@ def _note(quick: bool, changed: list[str]) -> str:
     return f"{begin} ({', '.join(changed)}). The verdicts below are on this run, and none on the paper."
 
 
-def _changed(own: Mapping[str, Any], paper: Mapping[str, Any]) -> list[str]:
+def _changed(own: Mapping[str, object], paper: Mapping[str, object]) -> list[str]:
     """Values that are not the paper's; tuples are lists on record, and what is not on record is not known to differ."""
     return [
         f"{name.replace('_', ' ')} {plain(own[name])} instead of {'all' if value is None else plain(value)}"

@@ -73,8 +73,8 @@ def evaluate_section(records: Records) -> Section:
         f"{method_style(run['method']).title}, {run['split']}, seed {run['seed']}: {run['failed']}"
         for run in results["failed"]
     ]
-    smaller = quick_note(config, evaluate.QUICK, evaluate.QUICK_ESTIMATOR)
-    return Section(f"Trust: {config['target']}", intro, [picture], tables, [], failed, records, smaller)
+    differences = quick_note(config, evaluate.QUICK, evaluate.QUICK_ESTIMATOR)
+    return Section(f"Trust: {config['target']}", intro, [picture], tables, [], failed, records, differences)
 
 
 def verdict(results: evaluate.Results, densities: dict[str, np.ndarray]) -> str:

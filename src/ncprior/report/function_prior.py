@@ -22,7 +22,7 @@ _HEADINGS = {
 }
 
 _FUNCTION = "#0072B2"
-_TICKS: Any = {"color": "#555555", "markersize": 4, "markeredgewidth": 0.5}
+_TICKS: dict[str, Any] = {"color": "#555555", "markersize": 4, "markeredgewidth": 0.5}
 
 
 class Functions(NamedTuple):
@@ -78,8 +78,10 @@ def function_prior_section(records: Records) -> Section:
         for seed, why in seeds.items()
     ]
     quick = config["schedule"] == dataclasses.asdict(function_prior.QUICK)
-    smaller = "This is a quick run, with a fifth of the epochs: run it without --quick for the whole." if quick else ""
-    return Section("The prior over functions", intro, [picture], [table], [], stopped, records, smaller)
+    quick_run = "This is a quick run, with a fifth of the epochs: run it without --quick for the whole."
+    return Section(
+        "The prior over functions", intro, [picture], [table], [], stopped, records, quick_run if quick else ""
+    )
 
 
 def collect(records: Records) -> dict[str, Functions]:

@@ -2,9 +2,9 @@
 
 import base64
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jinja2
 from matplotlib.figure import Figure
@@ -111,8 +111,9 @@ def _origin(records: Records) -> dict[str, str]:
     return found | {"versions": ", ".join(f"{name} {version}" for name, version in records.versions.items())}
 
 
-def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(value: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """A nested configuration with one key, its path, for each value."""
+    flat: dict[str, object] = {}
     for key, item in value.items():
         flat |= _flat(item, f"{prefix}{key}.") if isinstance(item, dict) else {f"{prefix}{key}": item}
     return flat

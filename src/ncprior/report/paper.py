@@ -2,12 +2,11 @@
 
 import dataclasses
 from functools import partial
-from typing import Any
 
 from ncprior.core.methods import title
 from ncprior.core.settings import DIFFERENCES, FLIGHTS_PRESETS, NOT_FOLLOWED, PRESETS, Settings
 from ncprior.experiments.paper import learning_curves, regression, robustness
-from ncprior.experiments.records import Records
+from ncprior.experiments.records import JsonObject, Records
 from ncprior.report import regression as regression_report
 from ncprior.report.claims.ablations import ablation_claims
 from ncprior.report.claims.flights import flights_claims
@@ -15,7 +14,7 @@ from ncprior.report.claims.regression import regression_claims
 from ncprior.report.claims.robustness import flights_robustness_claims, toy_robustness_claims
 from ncprior.report.claims.toy import toy_claims
 from ncprior.report.claims.verdicts import Claim
-from ncprior.report.differences import smaller_note, smaller_regression_note
+from ncprior.report.differences import active_learning_note, regression_note
 from ncprior.report.figures import (
     collect_beliefs,
     collect_learning_curves,
@@ -55,7 +54,9 @@ def toy_section(records: Records) -> Section:
         "models are tested on every point that they have not seen: outside of the bands too."
     )
     tables = [_results_table(records, PUBLISHED_TOY), _settings_table(records, PRESETS)]
-    return _active_section(records, "Active learning in one dimension", intro, pictures, tables, toy_claims(records))
+    return _active_section(
+        records, "Active learning in one dimension", intro, pictures=pictures, tables=tables, claims=toy_claims(records)
+    )
 
 
 def ablations_section(records: Records) -> Section:
@@ -71,7 +72,9 @@ def ablations_section(records: Records) -> Section:
         "is active learning in one dimension."
     )
     tables = [_results_table(records, {}), _settings_table(records, PRESETS)]
-    return _active_section(records, "Variants of BBB+NCP", intro, pictures, tables, ablation_claims(records))
+    return _active_section(
+        records, "Variants of BBB+NCP", intro, pictures=pictures, tables=tables, claims=ablation_claims(records)
+    )
 
 
 def _beliefs_picture(records: Records, name: str, heading: str) -> Picture:
@@ -110,7 +113,12 @@ def flights_section(records: Records) -> Section:
     )
     tables = [_results_table(records, {}), _settings_table(records, FLIGHTS_PRESETS)]
     return _active_section(
-        records, "Active learning on flight delays", intro, [picture], tables, flights_claims(records)
+        records,
+        "Active learning on flight delays",
+        intro,
+        pictures=[picture],
+        tables=tables,
+        claims=flights_claims(records),
     )
 
 
@@ -130,14 +138,17 @@ def robustness_section(records: Records) -> Section:
     where = "flight delays" if flights else "one dimension"
     tables = [_results_table(records, {} if flights else PUBLISHED_TOY)]
     checked = (flights_robustness_claims if flights else toy_robustness_claims)(records)
-    return _active_section(records, f"Robustness to noise patterns, {where}", intro, [picture], tables, checked)
+    return _active_section(
+        records, f"Robustness to noise patterns, {where}", intro, pictures=[picture], tables=tables, claims=checked
+    )
 
 
 def _active_section(
-    records: Records, heading: str, intro: str, pictures: list[Picture], tables: list[Table], checked: list[Claim]
+    records: Records, title: str, intro: str, *, pictures: list[Picture], tables: list[Table], claims: list[Claim]
 ) -> Section:
-    """A section about active learning, with what stopped and what is smaller than in the paper."""
-    return Section(heading, intro, pictures, tables, checked, _stopped(records), records, smaller_note(records))
+    """A section about active learning, with what stopped and how the run differs from the paper's."""
+    differences = active_learning_note(records)
+    return Section(title, intro, pictures, tables, claims, _stopped(records), records, differences)
 
 
 def regression_section(records: Records) -> Section:
@@ -166,9 +177,9 @@ def regression_section(records: Records) -> Section:
     )
     table = Table("Table 1", note, ["Model", "From", "Test NLPD", "Test RMSE (minutes)"], rows)
     intro = "Networks of three wide layers on all training rows: does the method scale?"
-    checked, smaller = regression_claims(records), smaller_regression_note(records)
+    checked, differences = regression_claims(records), regression_note(records)
     return Section(
-        "Regression of flight delays", intro, [picture], [table], checked, _stopped(records), records, smaller
+        "Regression of flight delays", intro, [picture], [table], checked, _stopped(records), records, differences
     )
 
 
@@ -242,7 +253,7 @@ def _stopped(records: Records) -> list[str]:
     return lines
 
 
-def _failures(results: dict[str, Any], name: str) -> str:
+def _failures(results: JsonObject, name: str) -> str:
     count = len(results["failed_seeds"].get(name, ()))
     return f"{count} of {results['runs'][name]} runs stopped" if count else ""
 

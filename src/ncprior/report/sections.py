@@ -1,6 +1,6 @@
 """What a page is made of: sections with pictures and tables."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from matplotlib.figure import Figure
 
@@ -52,7 +52,7 @@ class Section(NamedTuple):
     claims: list[Claim]
     stopped: list[str]  # runs that ended before their time, and why
     records: Records
-    smaller: str = ""  # in what the run falls short of the experiment that it stands for
+    differences: str = ""  # from the experiment that the run stands for, in a sentence
 
 
 def name_cell(name: str, title: str) -> Cell:
@@ -69,6 +69,6 @@ def number(value: float | None) -> str:
     return f"{value:.3f}" if abs(value) < 10_000 else f"{value:.1e}"
 
 
-def plain(value: Any) -> str:
+def plain(value: object) -> str:
     """A value of a configuration as tables show it."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -30,8 +30,8 @@ def simulate_section(records: Records) -> Section:
     draw = partial(draw_simulation, labels, results["rules"], label(config["target"]), config["seeds"])
     picture = Picture("simulation", "Learning curves", caption, draw)
     tables = [_saved_table(results)]
-    smaller = quick_note(config, simulate.QUICK, simulate.QUICK_ESTIMATOR)
-    return Section(f"Labels saved: {config['target']}", intro, [picture], tables, [], [], records, smaller)
+    differences = quick_note(config, simulate.QUICK, simulate.QUICK_ESTIMATOR)
+    return Section(f"Labels saved: {config['target']}", intro, [picture], tables, [], [], records, differences)
 
 
 def savings(results: simulate.Results) -> str:
