@@ -58,7 +58,7 @@ def use(cores: int, *, apart: bool) -> None:
     """Pins the process to this many cores, before JAX computes anything; each is a device, or all are one."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     if apart:
-        from ncprior.cli.paper import use_all_cores
+        from ncprior.cli.paper_runs import use_all_cores
 
         use_all_cores()
 

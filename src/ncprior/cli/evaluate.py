@@ -1,7 +1,8 @@
 """The command ``ncprior evaluate``."""
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +16,11 @@ from ncprior.cli.options import (
     TargetOption,
     split_names,
 )
-from ncprior.cli.table_experiments import SetOption, chosen_inputs, estimator_arguments, print_table, run
+from ncprior.cli.table_experiments import SetOption, chosen_inputs, estimator_arguments, print_table, run_on_table
 from ncprior.terminal import say
+
+if TYPE_CHECKING:
+    from ncprior.experiments.records import Summary
 
 SeedsOption = Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 1]")]
 RowsOption = Annotated[int | None, typer.Option(help="Use at most this many rows, drawn at random. \\[default: all]")]
@@ -25,6 +29,7 @@ RowsOption = Annotated[int | None, typer.Option(help="Use at most this many rows
 @stoppable(RESUME)
 def evaluate(
     table: TableArgument,
+    *,
     target: TargetOption,
     split: Annotated[
         str,
@@ -76,7 +81,7 @@ def evaluate(
         from ncprior.data.labelled import fingerprint
         from ncprior.experiments import evaluate as experiment
 
-    fast: dict[str, Any] = experiment.QUICK if quick else {}
+    fast = experiment.QUICK if quick else {}
     config = experiment.Config(
         table=str(table.expanduser().absolute()),
         target=target,
@@ -90,7 +95,9 @@ def evaluate(
         held_out=held_out,
         estimator={**(experiment.QUICK_ESTIMATOR if quick else {}), **estimator_arguments(change or [])},
     )
-    results, report = run(experiment, config, out, resume)
+    loaded = experiment.load(config)  # mistakes in the table come to light before anything is written
+    run = partial(experiment.experiment, config, loaded)
+    results, report = run_on_table(config, loaded[0], run, name=experiment.NAME, out=out, resume=resume)
     if as_json:
         summaries.print_json({**results, "report": report})
         return
@@ -102,7 +109,7 @@ def evaluate(
     say(f"report: {report}")
 
 
-def spread(value: dict[str, float | None] | None) -> str:
+def spread(value: "Summary | None") -> str:
     """Mean and standard deviation."""
     if value is None or value["mean"] is None:
         return "-"

@@ -22,6 +22,7 @@ from ncprior.errors import UserError
 
 def fit(
     table: TableArgument,
+    *,
     target: Annotated[list[str], typer.Option(metavar="COLUMN", help="What to predict; can be repeated.")],
     out: Annotated[Path, typer.Option(help="File for the model, such as model.ncp.")],
     inputs: InputsOption = None,
@@ -51,7 +52,7 @@ def fit(
     with ends_at_once():
         from ncprior.cli.options import choose_inputs
         from ncprior.cli.progress import fit_lines
-        from ncprior.cli.summaries import print_fit, print_json
+        from ncprior.cli.summaries import FitSummary, print_fit, print_json
         from ncprior.data import table_files
         from ncprior.data.labelled import check_inputs, read_targets
         from ncprior.tables.estimator import NCPRegressor
@@ -78,7 +79,7 @@ def fit(
         model.target_names_ = targets
         model.save(out)
     with stoppable(f"the model is in {out}"):
-        summary = {
+        summary: FitSummary = {
             "model": str(out),
             "method": method,
             "targets": targets,

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
 
 KEPT = "what was finished is kept"
 RESUME = "the same command with --resume goes on from the last finished round"
@@ -47,7 +46,7 @@ def ends_at_once(line: str = "ncprior: stopped; nothing was written") -> Iterato
         signal.signal(signal.SIGINT, before)
 
 
-def _handler() -> Callable[[int, FrameType | None], Any] | None:
+def _handler() -> Callable[[int, FrameType | None], object] | None:
     """What happens on Ctrl-C, if it can be changed: not where it is ignored, as by jobs in the background.
 
     Only the main thread can handle signals.
@@ -69,7 +68,7 @@ def noted_interrupts() -> Iterator[None]:
         noted = True
         before(number, frame)
 
-    def again(dropped: Any) -> None:
+    def again(dropped: "sys.UnraisableHookArgs") -> None:
         # Python drops what is raised in some callbacks, such as JAX's of the garbage collector, where Ctrl-C often is.
         if dropped.exc_type is KeyboardInterrupt:
             threading.Timer(0.1, _thread.interrupt_main).start()

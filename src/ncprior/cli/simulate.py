@@ -1,8 +1,9 @@
 """The command ``ncprior simulate``."""
 
 import math
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,13 +17,17 @@ from ncprior.cli.options import (
     TargetOption,
     split_names,
 )
-from ncprior.cli.table_experiments import SetOption, chosen_inputs, estimator_arguments, print_table, run
+from ncprior.cli.table_experiments import SetOption, chosen_inputs, estimator_arguments, print_table, run_on_table
 from ncprior.terminal import say
+
+if TYPE_CHECKING:
+    from ncprior.experiments.simulate import LabelsSaved
 
 
 @stoppable(RESUME)
 def simulate(
     table: TableArgument,
+    *,
     target: TargetOption,
     rules: Annotated[
         str,
@@ -60,7 +65,7 @@ def simulate(
         from ncprior.data.labelled import fingerprint
         from ncprior.experiments import simulate as experiment
 
-    fast: dict[str, Any] = experiment.QUICK if quick else {}
+    fast = experiment.QUICK if quick else {}
     given = {"seeds": seeds, "labels": labels, "rows": rows}
     config = experiment.Config(
         table=str(table.expanduser().absolute()),
@@ -76,7 +81,9 @@ def simulate(
             **estimator_arguments(change or []),
         },
     )
-    results, report = run(experiment, config, out, resume)
+    loaded = experiment.load(config)  # mistakes in the table come to light before anything is written
+    run = partial(experiment.experiment, config, loaded)
+    results, report = run_on_table(config, loaded[0], run, name=experiment.NAME, out=out, resume=resume)
     if as_json:
         summaries.print_json({**results, "report": report})
         return
@@ -91,9 +98,9 @@ def simulate(
     say(f"report: {report}")
 
 
-def saved(value: dict[str, float | None]) -> str:
+def saved(value: "LabelsSaved") -> str:
     """Share of labels saved, and the range over the seeds."""
-    mean, low, high = (value[key] for key in ("mean", "low", "high"))
+    mean, low, high = value["mean"], value["low"], value["high"]
     if mean is None:
         return "-"
     return (

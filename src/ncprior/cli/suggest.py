@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -19,6 +19,7 @@ def suggest(
     pool: Annotated[
         Path, typer.Argument(metavar="POOL", help="Rows that could be labelled: a table as for ncprior predict.")
     ],
+    *,
     count: Annotated[int, typer.Option("-n", help="How many rows to pick.")] = 10,
     out: Annotated[
         Path | None, typer.Option(help="File for the rows, .csv or .parquet. \\[default: only print them]")
@@ -61,7 +62,7 @@ def suggest(
     check_out(out, force, pool)
     with ends_at_once():
         from ncprior.cli.progress import row_bar
-        from ncprior.cli.summaries import print_json, print_suggest
+        from ncprior.cli.summaries import SuggestSummary, print_json, print_suggest
         from ncprior.data import table_files
         from ncprior.data.column_types import check_held, python_rows
         from ncprior.tables.columns import count_rows, used_columns
@@ -79,12 +80,13 @@ def suggest(
             suggestions = python_rows(best.rows)  # before the file is there: after that, nothing may fail
             if append:
                 append(best.rows)
-        summary: dict[str, Any] = {
+        summary: SuggestSummary = {
             "pool_rows": best.pool,
             "excluded": best.excluded,
             "suggestions": suggestions,
         }
-        summary |= {"out": str(out)} if out else {}
+        if out:
+            summary["out"] = str(out)
         if as_json:
             print_json(summary)
         else:

@@ -4,7 +4,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,54 @@ from ncprior.errors import UserError
 from ncprior.tables.predictions import Distribution
 from ncprior.terminal import say
 
+Row = dict[str, object]
+"""Values of a table's row by column, as JSON has them."""
+
+
+class ColumnSummary(TypedDict):
+    """What became of a column."""
+
+    name: str
+    kind: str
+    treatment: str
+
+
+class FitSummary(TypedDict):
+    """What ``ncprior fit`` says about a model."""
+
+    model: str
+    method: str
+    targets: list[str]
+    rows: int
+    rows_without_target: int
+    columns: list[ColumnSummary]
+    steps: Sequence[int]
+    seconds: float
+    held_out: Mapping[str, Any] | None
+    """`NCPRegressor.validation_`: numbers, or lists of them if there are several targets."""
+
+
+class PredictSummary(TypedDict):
+    """What ``ncprior predict`` says about the rows of a table."""
+
+    rows: int
+    columns: list[str]
+    level: float
+    scores: dict[str, dict[str, float]]
+    not_scored: dict[str, str]
+    out: NotRequired[str]
+    first_rows: NotRequired[list[Row]]
+
+
+class SuggestSummary(TypedDict):
+    """What ``ncprior suggest`` says about a pool."""
+
+    pool_rows: int
+    excluded: int
+    suggestions: list[Row]
+    out: NotRequired[str]
+
+
 _MANY, _SHOWN = 100, 20
 """Of more columns than the first number, only as many as the second are told one by one."""
 
@@ -27,18 +75,18 @@ class Scores:
     def __init__(self, targets: Sequence[str]) -> None:
         self.targets = targets
         self.sums = {name: np.zeros(4) for name in targets}  # rows, squared errors, log densities, rows in the interval
-        self.why: dict[str, str] = {}
+        self.not_scored: dict[str, str] = {}
         """Why there are no scores of a target that is in the table."""
 
     def add(self, table: pa.Table, prediction: Distribution, columns: Mapping[str, np.ndarray], first_row: int) -> None:
         """Counts the rows of one more piece, given its prediction and the columns that tell of it."""
         truth = np.full((table.num_rows, len(self.targets)), np.nan)
         for i, name in enumerate(self.targets):
-            if name in table.column_names and name not in self.why:
+            if name in table.column_names and name not in self.not_scored:
                 try:
                     truth[:, i] = column_values.numbers(name, table[name], first_row)[0]
                 except UserError as error:
-                    self.why[name] = str(error)
+                    self.not_scored[name] = str(error)
         known = ~np.isnan(truth)
         if not known.any():
             return
@@ -55,19 +103,19 @@ class Scores:
         """RMSE, NLPD and coverage of each target that is in the table, and the number of rows that have it."""
         results = {}
         for name, (rows, squares, density, inside) in self.sums.items():
-            if rows and name not in self.why:
+            if rows and name not in self.not_scored:
                 scores = {"rmse": math.sqrt(squares / rows), "nlpd": -density / rows, "coverage": inside / rows}
                 results[name] = {**scores, "rows": int(rows)}
         return results
 
 
-def print_json(content: Mapping[str, Any]) -> None:
+def print_json(content: Mapping[str, object]) -> None:
     """One JSON object; numbers that are not finite become null, as JSON has no others."""
     for line in json.dumps(_plain(content), indent=2, allow_nan=False, default=str).split("\n"):
         say(line)
 
 
-def print_fit(summary: Mapping[str, Any]) -> None:
+def print_fit(summary: FitSummary) -> None:
     """What a model was trained on, how good it is and where it is."""
     console = Terminal()
     table = Table("column", "treatment")
@@ -92,7 +140,7 @@ def print_fit(summary: Mapping[str, Any]) -> None:
     console.print(f"model: {summary['model']}", soft_wrap=True)
 
 
-def print_predict(summary: Mapping[str, Any], first: pa.Table) -> None:
+def print_predict(summary: PredictSummary, first: pa.Table) -> None:
     """The first rows if there is no file of all, and how good the predictions are if the truth is known."""
     console = Terminal()
     if "out" not in summary:
@@ -101,15 +149,15 @@ def print_predict(summary: Mapping[str, Any], first: pa.Table) -> None:
         console.print(rows_table(first.select([*own[: max(1, 9 - len(summary["columns"]))], *summary["columns"]])))
     for name, scores in summary["scores"].items():
         console.print(f"{name}: {_in_words(scores, summary['level'])}")
-    for name, why in summary["not_scored"].items():
-        console.print(f"{name}: not compared with predictions ({why})")
+    for name, reason in summary["not_scored"].items():
+        console.print(f"{name}: not compared with predictions ({reason})")
     if "out" in summary:
         console.print(f"{summary['rows']:,} rows: {summary['out']}", soft_wrap=True)
     elif summary["rows"] > len(first):
         console.print(f"the first of {summary['rows']:,} rows; --out FILE writes all", soft_wrap=True)
 
 
-def print_suggest(summary: Mapping[str, Any], rows: pa.Table) -> None:
+def print_suggest(summary: SuggestSummary, rows: pa.Table) -> None:
     """The rows to label, and where they are."""
     console = Terminal()
     console.print(rows_table(rows))
@@ -142,13 +190,13 @@ def _in_words(scores: Mapping[str, Any], level: float) -> str:
     return f"RMSE {scores['rmse']:.4g}, NLPD {scores['nlpd']:.4g}; {covered}"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A value that JSON has."""
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}

@@ -1,9 +1,9 @@
 """What the commands ``ncprior evaluate`` and ``ncprior simulate`` share."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -12,14 +12,43 @@ from ncprior.cli.interrupts import ends_at_once
 from ncprior.errors import UserError
 from ncprior.terminal import say
 
+if TYPE_CHECKING:
+    from ncprior.data.labelled import Labelled
+    from ncprior.experiments import evaluate, simulate
+    from ncprior.experiments.evaluate import Arguments
+    from ncprior.experiments.records import Records
+    from ncprior.experiments.runs import RunProgress
+
+Results = TypeVar("Results")
+
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="An argument of NCPRegressor, e.g. members=4; can be repeated."),
 ]
 
 
-def run(experiment: Any, config: Any, out: Path, resume: bool) -> tuple[dict[str, Any], str]:
-    """Runs an experiment with a progress bar and draws its page; gives the results and the place of the page."""
+def run_on_table(
+    config: "evaluate.Config | simulate.Config",
+    data: "Labelled",
+    experiment: "Callable[[Records, Callable[[RunProgress], None]], Results]",
+    *,
+    name: str,
+    out: Path,
+    resume: bool,
+) -> tuple[Results, str]:
+    """Runs an experiment on a table with a progress bar, and draws its page.
+
+    Args:
+        config: The configuration, which is written to the folder.
+        data: The table.
+        experiment: What runs, given the records and whom to tell about progress.
+        name: The name of the experiment.
+        out: The folder.
+        resume: Whether to go on with the run in this folder.
+
+    Returns:
+        The results, and the path of the page.
+    """
     with ends_at_once():
         from ncprior.cli.progress import run_bar
         from ncprior.experiments.records import Records
@@ -27,12 +56,11 @@ def run(experiment: Any, config: Any, out: Path, resume: bool) -> tuple[dict[str
         from ncprior.tables.estimator import NCPRegressor
         from ncprior.tables.options import FitOptions
 
-    # Mistakes in the table and in --set come to light before anything is written.
-    loaded = experiment.load(config)
-    FitOptions.of(NCPRegressor(**config.estimator)).settings_for(len(loaded[0].targets))
-    with Records.running(out, experiment.NAME, dataclasses.asdict(config), resume=resume) as records:
+    # Mistakes in --set come to light before anything is written.
+    FitOptions.of(NCPRegressor(**config.estimator)).settings_for(len(data.targets))
+    with Records.running(out, name, dataclasses.asdict(config), resume=resume) as records:
         with run_bar() as show:
-            results = experiment.experiment(config, loaded, records, show)
+            results = experiment(records, show)
         return results, str(report(out))
 
 
@@ -46,7 +74,7 @@ def chosen_inputs(
     return tuple(choose_inputs(table, [target], inputs or (), excluded or ())) if inputs or excluded else None
 
 
-def estimator_arguments(changes: Sequence[str]) -> dict[str, Any]:
+def estimator_arguments(changes: Sequence[str]) -> "Arguments":
     """Arguments of `NCPRegressor` given as ``NAME=VALUE``, each of the kind of its default."""
     with ends_at_once():
         from ncprior.tables.estimator import NCPRegressor

@@ -127,7 +127,7 @@ class Regression:
             optimizer=AdamState(_SAME, moments, moments),  # type: ignore[arg-type]
             **dict.fromkeys(("sums", "failed", "nonfinite_terms"), _SAME),  # type: ignore[arg-type]
         )
-        shared = (_SAME,) * 5
+        shared = (_SAME,) * 4
         self._run = jax.jit(
             jax.shard_map(
                 self._train_steps,
@@ -174,7 +174,7 @@ class Regression:
         state = state._replace(sums=jnp.zeros_like(state.sums))
         marks = np.unique(np.linspace(0, self.steps, _STRETCHES + 1).astype(np.int32))
         for first, last in itertools.pairwise(marks):
-            state = self._run(state, self._train, order, key_steps, first, last)
+            state = self._run(state, self._train, order, key_steps, (first, last))
             jax.block_until_ready(state.sums)
             yield state, int(last)
 
@@ -222,8 +222,8 @@ class Regression:
         order = jax.random.permutation(key, self.rows)
         return jnp.pad(order, (0, max(0, self.steps * self.settings.batch_size - self.rows)))
 
-    def _train_steps(self, state: State, rows: Rows, order: Array, key: Array, first: Array, last: Array) -> State:
-        """The program of one device: steps ``first`` to ``last`` of an epoch."""
+    def _train_steps(self, state: State, rows: Rows, order: Array, key: Array, steps: tuple[Array, Array]) -> State:
+        """The program of one device: the steps of an epoch from the first of ``steps`` to before the second."""
         s, method, names = self.settings, self.method, list(self.method.objective)
         size, devices = s.batch_size, self.mesh.size
         device = jax.lax.axis_index(_AXIS)
@@ -280,7 +280,7 @@ class Regression:
             assert isinstance(new, AdamState)
             return State(jax.tree.map(apply, params, updates), new, sums + terms, failed, nonfinite_terms)
 
-        return jax.lax.fori_loop(first, last, step, state)
+        return jax.lax.fori_loop(*steps, step, state)
 
     def _rows_to_evaluate(self) -> tuple[tuple[Array, Array], dict[str, slice]]:
         """Inputs and targets of all rows that metrics are taken on, and where among them each part is."""
