@@ -63,6 +63,25 @@ class Learner(NamedTuple):
     input_prior: InputPrior | None = None  # replaces that of the method, so that runs in one batch can differ in it
 
 
+class Failure(NamedTuple):
+    """When a loss was first not finite, and which of its terms were not.
+
+    >>> failure = Failure(jnp.array(-1), jnp.array(0)).updated(jnp.array([0.5, jnp.nan]), jnp.array(7))
+    >>> int(failure.when), int(failure.terms)
+    (7, 2)
+    """
+
+    when: Scalar  # epoch or step, or -1 if it has been finite so far
+    terms: Scalar  # bit ``i`` is set if term ``i`` was not finite then
+
+    def updated(self, values: Float[Array, "terms"], now: Scalar) -> "Failure":
+        """The failure after one more step, given the values of all terms; the first one stays."""
+        nonfinite = ~jnp.isfinite(values)
+        first = jnp.any(nonfinite) & (self.when < 0)
+        bits = jnp.sum(jnp.where(nonfinite, 2 ** jnp.arange(len(values)), 0)).astype(jnp.int32)
+        return Failure(jnp.where(first, now, self.when), jnp.where(first, bits, self.terms))
+
+
 class _State(NamedTuple):
     """What a training step changes."""
 
@@ -205,11 +224,8 @@ class Trainer(NamedTuple):
             updates, optimizer = self.optimizer.update(grads, optimizer, params)
             params = optax.apply_updates(params, updates)
             values = jnp.stack([terms[name] for name in names])
-            broken = ~jnp.isfinite(values)
-            first = jnp.any(broken) & (failed < 0)
-            bits = jnp.sum(jnp.where(broken, 2 ** jnp.arange(len(names)), 0))
-            failed, nonfinite_terms = jnp.where(first, epoch, failed), jnp.where(first, bits, nonfinite_terms)
-            return _State(params, optimizer, sums + values, failed, nonfinite_terms)
+            failure = Failure(failed, nonfinite_terms).updated(values, epoch)
+            return _State(params, optimizer, sums + values, failure.when, failure.terms)
 
         def one_epoch(i: Scalar, state: _State) -> _State:
             epoch = jnp.asarray(i, jnp.int32)

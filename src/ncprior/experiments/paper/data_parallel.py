@@ -29,7 +29,7 @@ from ncprior.core.objectives import Batch, View, Weighted, total
 from ncprior.core.optimizers import AdamState, adam, sum_of_squares
 from ncprior.core.prediction import Predictive
 from ncprior.core.settings import Settings
-from ncprior.core.training import Rows, combine, explain_failure
+from ncprior.core.training import Failure, Rows, combine, explain_failure
 from ncprior.data.dataset import Dataset
 from ncprior.errors import UserError, check_limits
 from ncprior.tables.input_features import Bins, in_bins
@@ -272,13 +272,9 @@ class Regression:
                     return jax.lax.all_gather(mine(leaf) + update, _AXIS, tiled=True)
                 return leaf + update
 
-            broken = ~jnp.isfinite(terms)
-            at_first = jnp.any(broken) & (failed < 0)
-            bits = jnp.sum(jnp.where(broken, 2 ** jnp.arange(len(names)), 0)).astype(jnp.int32)
-            failed = jnp.where(at_first, optimizer.steps, failed)
-            nonfinite_terms = jnp.where(at_first, bits, nonfinite_terms)
+            failure = Failure(failed, nonfinite_terms).updated(terms, optimizer.steps)
             assert isinstance(new, AdamState)
-            return State(jax.tree.map(apply, params, updates), new, sums + terms, failed, nonfinite_terms)
+            return State(jax.tree.map(apply, params, updates), new, sums + terms, failure.when, failure.terms)
 
         return jax.lax.fori_loop(*steps, step, state)
 
