@@ -15,6 +15,7 @@ import typer.main
 from sphinx.application import Sphinx
 
 import ncprior
+from ncprior.cli.acquisition_help import AcquisitionCommand
 from ncprior.cli.app import app as commands
 
 API = {
@@ -66,6 +67,8 @@ def command_pages() -> Iterator[tuple[str, str]]:
 def leaves(command: Any, parent: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
     """The commands below this one with their full names and contexts."""
     context = command.context_class(command, info_name=name.split()[-1], parent=parent)
+    if isinstance(command, AcquisitionCommand):
+        command.complete_help()  # the names of rules and scores
     if not hasattr(command, "commands"):
         yield name, command, context
         return
