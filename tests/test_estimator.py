@@ -425,8 +425,8 @@ def test_noise_keeps_the_shape_of_the_rows_that_were_there_before(monkeypatch):
     X, y = rng.normal(size=(100, 2)), rng.normal(size=100)
     model = NCPRegressor(**SMALL).fit(X, y)
     found = []
-    kept = recipe.colours
-    monkeypatch.setattr(recipe, "colours", lambda *rows: found.append(kept(*rows)) or found[-1])
+    kept = recipe.coloring_matrix
+    monkeypatch.setattr(recipe, "coloring_matrix", lambda *rows: found.append(kept(*rows)) or found[-1])
     model.partial_fit(np.column_stack([[0.1, 0.2, 0.3], [1.0, 1.0, 1.0]]), y[:3])
     (shape,) = found
     np.testing.assert_allclose(np.sqrt(np.diag(shape @ shape.T)), 1, atol=0.35)

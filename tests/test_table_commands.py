@@ -341,7 +341,7 @@ def test_ctrl_c_leaves_nothing_behind(trained, folder, tmp_path, run, monkeypatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr("os._exit", sys.exit)
-    monkeypatch.setattr(NCPRegressor, "_predict", interrupted)
+    monkeypatch.setattr(NCPRegressor, "predict_piece", interrupted)
     monkeypatch.setattr(NCPRegressor, "fit", interrupted)
     monkeypatch.setattr("ncprior.report.page.report", interrupted)
     (tmp_path / "config.json").write_text("{}")
