@@ -54,6 +54,8 @@ maximum_signature_line_length = 90
 default_role = "py:obj"  # names in single backquotes become links where they can
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # fields that are described in the class and at themselves are no duplicates
+napoleon_attr_annotations = False  # shapes such as "*inputs" are no reStructuredText
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
