@@ -342,8 +342,8 @@ def test_a_heavy_row_is_not_held_out_in_part():
     parts = []
     kept = search.hold_out
 
-    def watched(columns, members, stopping, rng, equal, neighbours):
-        parts.append((equal, kept(columns, members, stopping, rng, equal, neighbours)))
+    def watched(*arguments, equal, per_gap):
+        parts.append((equal, kept(*arguments, equal=equal, per_gap=per_gap)))
         return parts[-1][1]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -140,7 +140,7 @@ def test_held_out_rows_tell_how_good_a_model_is(folder, tmp_path, run, monkeypat
 
     def fit(self, X, y):
         NCPRegressor.partial_fit(self, X, y)
-        self.validation_ = scores
+        self.fitted_ = self.fitted_._replace(validation=scores)
         return self
 
     monkeypatch.setattr(NCPRegressor, "fit", fit)
