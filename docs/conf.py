@@ -40,7 +40,7 @@ nb_execution_raise_on_error = True
 nb_merge_streams = True
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 os.environ["MATPLOTLIBRC"] = str(HERE / "matplotlibrc")
-os.environ["COLUMNS"] = "100"
+os.environ |= {"COLUMNS": "90", "TTY_COMPATIBLE": "0"}  # commands print plain text, as into a file
 
 autodoc_member_order = "bysource"
 # scikit-learn adds the methods that are left out, and their text refers to pages of its own.
