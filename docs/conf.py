@@ -14,6 +14,7 @@ author = "The ncprior developers"
 release = version = ncprior.__version__
 html_title = f"ncprior {release}"
 html_show_copyright = False
+smartquotes = False  # which would make one dash of the two before an option
 
 extensions = [
     "myst_nb",
