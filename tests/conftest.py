@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import tempfile
+from functools import partial
 
 # Commands that run in processes of their own share a folder for compiled programs, which is gone afterwards.
 if "PYTEST_XDIST_WORKER" not in os.environ:
@@ -21,6 +22,7 @@ import jax
 import pytest
 from hypothesis import settings
 
+from ncprior.tables import search
 from ncprior.tables.programs import Engine
 
 jax.config.update("jax_num_cpu_devices", 2)
@@ -64,3 +66,10 @@ def interruptible():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def short_search(monkeypatch):
+    """For tests that hold rows out and do not mind how long is trained."""
+    monkeypatch.setattr(search, "min_search_steps", lambda _: 100)
+    monkeypatch.setattr(search, "Stopping", partial(search.Stopping, max_steps=225))

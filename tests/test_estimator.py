@@ -1,10 +1,8 @@
 """The estimator: scikit-learn's own checks, what it promises about uncertainty, mixed tables, and going on."""
 
 import os
-import pickle
 import signal
 from contextlib import nullcontext
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -15,12 +13,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
-from sklearn.compose import ColumnTransformer
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ncprior import NCPRegressor
 from ncprior.core import acquisition
@@ -41,17 +33,6 @@ def wave(rows=200, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.uniform(0.5, 2.0, rows) * rng.choice([-1, 1], rows)
     return x[:, None], np.sin(2 * x) + 0.1 * rng.normal(size=rows)
-
-
-@parametrize_with_checks([NCPRegressor(members=2, hidden=(16,), epochs=60, random_state=0)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
-
-@pytest.fixture
-def short_search(monkeypatch):
-    """For tests that hold rows out and do not mind how long is trained."""
-    monkeypatch.setattr(search, "Stopping", partial(search.Stopping, min_steps=100, max_steps=225))
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +57,9 @@ def test_learns_and_tells_noise_from_uncertainty(fitted):
 
 def test_finds_out_how_long_to_train_on_rows_that_it_holds_out():
     X, y = wave(100)
-    model = NCPRegressor(members=2, hidden=(8,), random_state=0).fit(X, y)
+    model = NCPRegressor(members=2, hidden=(16,), random_state=0).fit(X, y)
     assert model.validation_["rows"] == 10
-    assert 0.1 < model.validation_["rmse"] < 0.9
+    assert 0.1 < model.validation_["rmse"] < 0.85 * y.std()  # a constant has 1
     assert 100 <= min(model.steps_) <= max(model.steps_) <= Stopping().max_steps
     assert {part.shape for part in model.calibration_} == {(2,)}
     assert model.calibration_.share.sum() == pytest.approx(1)
@@ -225,19 +206,27 @@ def test_functions_spread_as_the_uncertainty_says(fitted):
 
 @pytest.mark.parametrize("method", ["det", "det+ncp", "bbb", "odc+ncp", "deep+ncp"])
 def test_every_method(method, tmp_path):
-    X, y = wave(60)
-    model = NCPRegressor(method, members=2, hidden=(8,), epochs=20, random_state=0).fit(X, y)
+    X = wave(60)[0]
+    y = 2 * X[:, 0] + 0.1 * np.random.default_rng(0).normal(size=60)
+    model = NCPRegressor(method, members=2, hidden=(16,), epochs=200, random_state=0).fit(X, y)
+    new = wave(200, seed=9)[0]
+    truth = 2 * new[:, 0]
+    p = model.predict_distribution(new)
+    assert np.sqrt(np.mean((p.mean - truth) ** 2)) < 0.5 * truth.std()  # a constant has 1
+    constant = -0.5 * np.log(2 * np.pi * truth.var()) - 0.5
+    assert p.log_prob(truth).mean() > constant + 0.2
     p = model.predict_distribution(X)
-    assert np.isfinite(p.log_prob(y)).all()
     assert (p.std > 0).all()
-    assert model.sample_functions(X, n=3).shape == (3, 60)
+    functions = model.sample_functions(X, n=3)
+    assert functions.shape == (3, 60)
+    assert (np.corrcoef(functions, y)[-1] > 0.8).all()
     model.save(tmp_path / "model.ncp")
     np.testing.assert_array_equal(NCPRegressor.load(tmp_path / "model.ncp").predict(X), p.mean)
     if method == "odc+ncp":  # which says how uncertain it is, but not what rows have in common
         with pytest.raises(UserError, match=r"max_det goes by covariances .* odc\+ncp"):
             model.suggest(X, n=3, acquisition="max_det")
     else:
-        assert len(model.suggest(X, n=3, acquisition="max_det")) == 3
+        assert len(set(model.suggest(X, n=3, acquisition="max_det"))) == 3
 
 
 def test_a_method_a_trunk_and_noise_of_ones_own():
@@ -281,196 +270,12 @@ def test_the_order_of_rows_does_not_matter():
 def test_several_outputs_keep_their_units():
     X, y = wave(100)
     Y = np.column_stack([1000 * y, 1e-3 * y + 5])
-    model = NCPRegressor(members=2, hidden=(16,), epochs=80, random_state=0).fit(X, Y)
+    model = NCPRegressor(members=2, hidden=(32,), epochs=600, random_state=0).fit(X, Y)
     p = model.predict_distribution(X)
     assert p.mean.shape == p.std.shape == p.log_prob(Y).shape == (100, 2)
-    assert np.sqrt(np.mean((p.mean - Y) ** 2, axis=0)) == pytest.approx([400, 4e-4], rel=0.9)
+    assert (np.sqrt(np.mean((p.mean - Y) ** 2, axis=0)) < 0.75 * Y.std(axis=0)).all()  # a constant has 1
     assert model.sample_functions(X, n=2).shape == (2, 100, 2)
     assert model.information_gain(X).shape == (100,)
-
-
-def test_weights_count_as_rows():
-    X, y = wave(60)
-    weights = np.random.default_rng(0).integers(0, 3, 60)
-    rows = np.repeat(np.arange(60), weights)
-    weighted = NCPRegressor(**SMALL).fit(X, y, sample_weight=weights)
-    repeated = NCPRegressor(**SMALL).fit(X[rows], y[rows])
-    np.testing.assert_array_equal(weighted.predict(X), repeated.predict(X))
-    # Fractions: rows that count little have little to say.
-    pull = np.where(np.arange(60) % 2, 5.0, -5.0)
-    model = NCPRegressor(members=2, hidden=(8,), epochs=60, random_state=0)
-    mean = model.fit(X, pull, sample_weight=np.where(np.arange(60) % 2, 1.5, 0.015)).predict(X)
-    assert mean.mean() > 3
-    with pytest.raises(ValueError, match="at least one non-zero"):
-        model.fit(X, y, sample_weight=np.zeros(60))
-
-
-@pytest.mark.parametrize("batch_size", [16, 64, 1024])
-def test_relative_weights_count_over_the_table_whatever_the_mini_batch(batch_size):
-    rng = np.random.default_rng(0)
-    X, y = rng.integers(0, 2, (1000, 1)).astype(float), np.arange(1000) < 5
-    X[:5, 0] = 0, 1, 0, 1, 0
-    weights = np.where(y, 200.5, 0.5)
-    model = NCPRegressor(members=2, hidden=(4,), epochs=max(10, batch_size // 6), batch_size=batch_size, random_state=0)
-    found = model.fit(X, y.astype(float), sample_weight=weights).predict(X)
-    assert found.mean() == pytest.approx(np.average(y, weights=weights), abs=0.03)  # 0.668
-    assert model.n_rows_ == 1000
-    if batch_size == 64:
-        again = model.fit(X, y.astype(float), sample_weight=weights / 3).predict(X)
-        np.testing.assert_array_equal(again, found)
-
-
-def test_relative_weights_count_in_what_held_out_rows_say():
-    """Rows that count next to nothing are wild: the noise, the scores and the calibration are those of the others."""
-    X, y = wave(120)
-    light = np.arange(120) % 2 == 0
-    wild = y + np.where(light, 30.0 * np.random.default_rng(1).normal(size=120), 0.0)
-    model = NCPRegressor(members=2, hidden=(16,), random_state=0)
-    found = model.fit(X, wild, sample_weight=np.where(light, 1e-6, 0.5))
-    assert found.validation_["rmse"] < 1
-    assert np.median(found.predict_distribution(X).std) < 1
-    assert found.validation_["rows"] <= 18
-    first = found.validation_, found.predict(X)
-    found.fit(X, wild, sample_weight=np.where(light, 2e-6, 1.0))
-    assert found.validation_ == first[0]
-    np.testing.assert_array_equal(found.predict(X), first[1])
-
-
-def test_a_heavy_row_is_not_held_out_in_part():
-    X, y = wave(60)
-    weights = np.where(np.arange(60) < 6, 10.5, 0.5)
-    parts = []
-    kept = search.hold_out
-
-    def watched(*arguments, equal, per_gap):
-        parts.append((equal, kept(*arguments, equal=equal, per_gap=per_gap)))
-        return parts[-1][1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "hold_out", watched)
-        NCPRegressor(members=2, hidden=(4,), random_state=0).fit(X, y, sample_weight=weights)
-    ((equal, held),) = parts
-    assert len(equal) > 70
-    for part in held:
-        assert not set(equal[part.train]) & set(equal[np.concatenate([part.gap, part.random])])
-
-
-def test_going_on_keeps_what_was_learned():
-    X, y = wave(200)
-    model = NCPRegressor(members=2, hidden=(16,), epochs=100, warm_start=True, random_state=0).fit(X, y)
-    before, steps = np.mean((model.predict(X) - y) ** 2), model.steps_
-    encoder = model.encoder_
-    model.fit(X, y)
-    assert model.encoder_ is encoder
-    assert model.steps_[0] > steps[0]
-    assert np.mean((model.predict(X) - y) ** 2) < 1.5 * before
-    model.partial_fit(X[:20], y[:20])
-    assert np.mean((model.predict(X) - y) ** 2) < 2 * before
-
-
-@pytest.fixture(scope="module")
-def begun():
-    """Training that can go on, its rows, and what it comes to if nothing is changed."""
-    X, y = wave(40)
-    model = NCPRegressor(**SMALL, warm_start=True).fit(X, y)
-    return pickle.dumps(model), X, y, pickle.loads(pickle.dumps(model)).fit(X, y).predict(X)
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"method": "det"},
-        {"hidden": (9,)},
-        {"members": 3},
-        {"trunk": lambda inputs, *, key: eqx.nn.Linear(inputs, 8, key=key), "hidden": (128, 128)},
-        {"settings": {"leaky_slope": 0.5}},
-    ],
-    ids=lambda changed: next(iter(changed)),
-)
-def test_training_that_goes_on_refuses_other_networks(begun, changed):
-    model, X, y, _ = begun
-    model = pickle.loads(model)
-    before = model.predict(X)
-    for learn in (model.set_params(**changed).fit, model.partial_fit):
-        with pytest.raises(UserError, match="training that goes on keeps it; set it back, or train anew"):
-            learn(X, y)
-    np.testing.assert_array_equal(model.predict(X), before)
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [{"learning_rate": 0.1}, {"batch_size": 16}, {"gamma": 1000.0}, {"input_scale": 0.1}, {"epochs": 9}],
-    ids=lambda changed: next(iter(changed)),
-)
-def test_training_that_goes_on_takes_arguments_as_they_are_now(begun, changed):
-    model, X, y, unchanged = begun
-    assert not np.array_equal(pickle.loads(model).set_params(**changed).fit(X, y).predict(X), unchanged)
-
-
-def test_going_on_does_not_depend_on_the_order_of_the_rows():
-    X, y = wave(60)
-    order = np.random.default_rng(0).permutation(60)
-    found = []
-    for learn in ("fit", "partial_fit"):
-        for places in (np.arange(60), order):
-            model = NCPRegressor(**SMALL, warm_start=True).fit(X[:40], y[:40])
-            found.append(getattr(model, learn)(X[places], y[places]).predict(X))
-    np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_array_equal(found[2], found[3])
-
-
-def test_noise_keeps_the_shape_of_the_rows_that_were_there_before(monkeypatch):
-    """A column that is constant among a few new rows is still noised as far as it varies."""
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(100, 2)), rng.normal(size=100)
-    model = NCPRegressor(**SMALL).fit(X, y)
-    found = []
-    kept = recipe.coloring_matrix
-    monkeypatch.setattr(recipe, "coloring_matrix", lambda *rows: found.append(kept(*rows)) or found[-1])
-    model.partial_fit(np.column_stack([[0.1, 0.2, 0.3], [1.0, 1.0, 1.0]]), y[:3])
-    (shape,) = found
-    np.testing.assert_allclose(np.sqrt(np.diag(shape @ shape.T)), 1, atol=0.35)
-
-
-@pytest.mark.usefixtures("short_search")
-def test_copies_of_a_row_are_held_out_together():
-    X, y = wave(30)
-    for times in (2, 3):
-        model = NCPRegressor(members=2, hidden=(4,), random_state=0)
-        heard = model.fit(np.repeat(X, times, 0), np.repeat(y, times))
-        assert heard.validation_["rows"] % times == 0
-        weighted = model.fit(X, y, sample_weight=np.full(len(y), times))
-        assert weighted.validation_ == heard.validation_
-    # A few copies are as likely among the rows to come, and may be parted.
-    few = NCPRegressor(members=2, hidden=(4,), random_state=0).fit(np.vstack([X, X[:4]]), np.append(y, y[:4]))
-    assert few.validation_["rows"] == 3
-
-
-@pytest.mark.usefixtures("short_search")
-def test_copies_that_stand_for_weights_give_nothing_away():
-    """However few they are: noise cannot be predicted, and held-out rows must say so."""
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(100, 2)), rng.normal(size=100)
-    model = NCPRegressor(members=2, hidden=(32,), random_state=0)
-    weights = np.where(np.arange(100) < 30, 2.0, 1.0)
-    found = model.fit(X, y, sample_weight=weights).validation_
-    held = found["rows"]
-    same = model.fit(np.repeat(X, weights.astype(int), 0), np.repeat(y, weights.astype(int))).validation_
-    assert held >= 13 == same["rows"]
-    assert found["rmse"] > 0.8
-
-
-@pytest.mark.usefixtures("short_search")
-def test_weights_of_one_are_no_weights():
-    """Copies of rows that the table has by itself do not stand for weights then, and may be parted."""
-    X, y = wave(40)
-    X, y = np.vstack([X, X[:8]]), np.append(y, y[:8])
-    model = NCPRegressor(members=2, hidden=(4,), random_state=0)
-    without = model.fit(X, y).predict(X)
-    np.testing.assert_array_equal(model.fit(X, y, sample_weight=np.ones(48)).predict(X), without)
-    dropped = np.arange(48) > 1
-    without = model.fit(X[dropped], y[dropped]).predict(X)
-    np.testing.assert_array_equal(model.fit(X, y, sample_weight=dropped).predict(X), without)
 
 
 @pytest.mark.usefixtures("short_search")
@@ -513,13 +318,6 @@ def test_arguments_that_are_no_such_numbers(argument, message):
         NCPRegressor(**{**{name: value for name, value in SMALL.items() if name != "hidden"}, **argument}).fit(
             *wave(20)
         )
-
-
-@pytest.mark.parametrize("epochs", [0, 1.5])
-def test_arguments_are_checked_when_training_goes_on(epochs):
-    model = NCPRegressor(**SMALL, warm_start=True).fit(*wave(20))
-    with pytest.raises(UserError, match="epochs must be at least 1 and a whole number"):
-        model.set_params(epochs=epochs).fit(*wave(20))
 
 
 def test_the_tie_of_the_noise_follows_gamma_wherever_it_is_given():
@@ -578,19 +376,6 @@ def test_every_method_can_search(method):
     assert model.validation_["rows"] == 3
 
 
-def test_rows_that_come_in_change_a_model_trained_on_many_only_a_little():
-    X, y = wave(100)
-    model = NCPRegressor(**SMALL).fit(X, y)
-    before, names = model.predict(X), model.target_names_
-    with pytest.raises(UserError, match="axes or outputs"):
-        model.partial_fit(X, np.column_stack([y, y]))
-    np.testing.assert_array_equal(model.predict(X), before)
-    model.partial_fit(X[:5], y[:5])
-    assert model.n_rows_ == 105
-    assert 0 < np.abs(model.predict(X) - before).max() < 0.3
-    assert model.target_names_ is names
-
-
 def test_names_on_one_side_only_go_by_position():
     X, y = wave(40)
     frame = pa.table({"a": X[:, 0]})
@@ -641,20 +426,6 @@ def test_mixed_tables_and_what_was_never_seen():
         model.predict(table.set_column(0, "size", pa.array([np.inf] * 300)))
 
 
-def test_in_pipelines_and_searches():
-    X, y = wave(60)
-    model = NCPRegressor(members=1, hidden=(8,), epochs=3, random_state=0)
-    pipeline = make_pipeline(ColumnTransformer([("scale", StandardScaler(), [0])]), model).fit(X, y)
-    mean, std = pipeline.predict(X, return_std=True)
-    assert mean.shape == std.shape == (60,)
-    search = GridSearchCV(clone(model), {"gamma": [0.0, 10.0]}, cv=2, error_score="raise").fit(X, y)
-    assert set(search.best_params_) == {"gamma"}
-    scaled = make_pipeline(StandardScaler().set_output(transform="pandas"), clone(model)).fit(X, y)
-    assert np.isfinite(scaled.predict(X)).all()
-    again = pickle.loads(pickle.dumps(pipeline))
-    np.testing.assert_array_equal(again.predict(X), mean)
-
-
 def test_progress_is_told(capsys):
     X, y = wave(60)
     heard = []
@@ -691,13 +462,6 @@ def test_nothing_is_certain_without_inputs(y):
     p = model.predict_distribution(pa.table({"a": [1.0, 2.0, 1e9], "b": ["x", "y", None]}))
     assert p.mean == pytest.approx(np.full(3, y.mean()), abs=0.3 * (y.std() or 1))
     assert (p.std >= 0.99 * (y.std() or 1)).all()
-
-
-@pytest.mark.parametrize("weight", [1e31, 1e300, 1.7e308])
-def test_weights_that_overflow_are_refused(weight):
-    X, y = wave(20)
-    with pytest.raises(UserError, match="sample_weight has values above 1e30"):
-        NCPRegressor(**SMALL).fit(X, y, sample_weight=np.append(np.ones(19), weight))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
