@@ -40,6 +40,7 @@ def test_relative_weights_count_over_the_table_whatever_the_mini_batch(batch_siz
         np.testing.assert_array_equal(again, found)
 
 
+@pytest.mark.usefixtures("short_search")
 def test_relative_weights_count_in_what_held_out_rows_say():
     """Rows that count next to nothing are wild: the noise, the scores and the calibration are those of the others."""
     X, y = wave(120)
@@ -48,7 +49,7 @@ def test_relative_weights_count_in_what_held_out_rows_say():
     model = NCPRegressor(members=2, hidden=(16,), random_state=0)
     found = model.fit(X, wild, sample_weight=np.where(light, 1e-6, 0.5))
     assert found.validation_["rmse"] < 1
-    assert np.median(found.predict_distribution(X).std) < 1
+    assert np.median(found.predict_distribution(X).std) < 2  # with the wild rows it would be more than 20
     assert found.validation_["rows"] <= 18
     first = found.validation_, found.predict(X)
     found.fit(X, wild, sample_weight=np.where(light, 2e-6, 1.0))

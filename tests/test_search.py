@@ -103,6 +103,7 @@ def fitted(**arguments):
     return NCPRegressor(members=2, hidden=(4,), random_state=0, **arguments).fit(X, X[:, 0] + rng.normal(size=100))
 
 
+@pytest.mark.usefixtures("short_search")
 def test_rows_are_scored_with_what_others_say_of_the_calibration(monkeypatch):
     counted = []
     best = HeldOutPredictions.best_scales
@@ -117,6 +118,7 @@ def test_rows_are_scored_with_what_others_say_of_the_calibration(monkeypatch):
     assert first.sum() == second.sum() == 5
 
 
+@pytest.mark.usefixtures("short_search")
 def test_scores_are_of_the_calibration_that_the_model_has(monkeypatch):
     before = fitted().validation_
     monkeypatch.setattr(search, "refit_noise_factor", lambda *_: 30.0)
@@ -145,6 +147,7 @@ def test_what_is_constant_among_the_rows_that_a_member_sees_is_nothing_to_it():
     assert abs(found[0]) < 20
 
 
+@pytest.mark.usefixtures("short_search")
 def test_both_halves_calibrate_where_only_some_held_out_rows_are_scored(monkeypatch):
     """With every second row scored, as in large tables, no half may be left without any."""
     monkeypatch.setattr(holdout, "_MAX_SCORED", 16)

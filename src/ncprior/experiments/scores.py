@@ -63,16 +63,16 @@ def scores(standardised: Standardised, truth: np.ndarray) -> Scores:
     """
     prediction, shift, scale = standardised
     truth = (truth - shift) / scale
-    told = _tell(prediction, truth)
-    error, std = scale * (told["mean"] - truth), scale * told["std"]
+    values = _metrics(prediction, truth)
+    error, std = scale * (values["mean"] - truth), scale * values["std"]
     groups = np.array_split(np.argsort(std, kind="stable"), min(BINS, len(std)))
     return {
         "rmse": _root_mean_square(error),
-        "nlpd": float(told["nlpd"].mean() + np.log(scale)),
-        "crps": float(scale * told["crps"].mean()),
-        "coverage": float(np.mean(told["centrality"] <= 0.9)),
+        "nlpd": float(values["nlpd"].mean() + np.log(scale)),
+        "crps": float(scale * values["crps"].mean()),
+        "coverage": float(np.mean(values["centrality"] <= 0.9)),
         "std": _root_mean_square(std),
-        "calibration": [float(np.mean(told["centrality"] <= level)) for level in LEVELS],
+        "calibration": [float(np.mean(values["centrality"] <= level)) for level in LEVELS],
         "bins": [
             {"std": _root_mean_square(std[rows]), "rmse": _root_mean_square(error[rows]), "rows": len(rows)}
             for rows in groups
@@ -86,24 +86,24 @@ def detection(outside: Standardised, inside: Standardised) -> float:
     It is the probability that a row from outside is more uncertain than one from inside, where a tie counts half; 0.5
     is chance.
     """
-    parts = [_tell(part.prediction, np.zeros(_rows(part.prediction)))["uncertainty"] for part in (outside, inside)]
+    parts = [_metrics(part.prediction, np.zeros(_rows(part.prediction)))["uncertainty"] for part in (outside, inside)]
     labels = np.repeat([1, 0], [len(part) for part in parts])
     return float(roc_auc_score(labels, np.nan_to_num(np.concatenate(parts))))
 
 
 @jax.jit
 @jax.vmap
-def _tell_row(prediction: Predictive, y: Array) -> dict[str, Array]:
-    """All that is known of one row; ``centrality`` is the probability of the smallest central interval with ``y``."""
+def _row_metrics(prediction: Predictive, y: Array) -> dict[str, Array]:
+    """Metrics of one row; ``centrality`` is the probability of the smallest central interval that holds ``y``."""
     row = jax.tree.map(lambda leaf: leaf[None], prediction)
     values = {name: getattr(prediction, name)[0] for name in ("mean", "std", "uncertainty")}
     values |= {name: metrics.METRICS[name](row, y[None]) for name in ("nlpd", "crps")}
     return values | {"centrality": jnp.abs(2 * prediction.cdf(y)[0] - 1)}
 
 
-def _tell(prediction: Predictive, truth: np.ndarray) -> dict[str, np.ndarray]:
-    """`_tell_row` of all rows, as float64."""
-    values = chunked(_tell_row, prediction, np.asarray(truth, np.float32)[:, None])
+def _metrics(prediction: Predictive, truth: np.ndarray) -> dict[str, np.ndarray]:
+    """`_row_metrics` of all rows, as float64."""
+    values = chunked(_row_metrics, prediction, np.asarray(truth, np.float32)[:, None])
     return {name: np.asarray(column, np.float64) for name, column in values.items()}
 
 

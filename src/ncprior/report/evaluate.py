@@ -183,14 +183,14 @@ def _draw_errors(axis: Axes, methods: dict[str, evaluate.MethodResult], unit: st
 
 
 def _draw_detection(axis: Axes, found: dict[str, Summary], *, tall: bool) -> None:
-    places = np.arange(len(found))[::-1]
-    for place, (name, value) in zip(places, found.items(), strict=True):
+    heights = np.arange(len(found))[::-1]
+    for height, (name, value) in zip(heights, found.items(), strict=True):
         spread = {"xerr": value["std"], "error_kw": {"elinewidth": 0.8}} if value["std"] else {}
-        axis.barh(place, _mean(value), color=method_style(name).colour, height=0.65, **spread)  # type: ignore[arg-type]
+        axis.barh(height, _mean(value), color=method_style(name).colour, height=0.65, **spread)  # type: ignore[arg-type]
     axis.axvline(0.5, color="#555555", linewidth=0.8, linestyle=":")
     if tall:
         axis.set_box_aspect(1.25)
-    axis.set(title="Detection", xlabel="AUROC", xlim=(0, 1), xticks=[0, 0.5, 1], yticks=places)
+    axis.set(title="Detection", xlabel="AUROC", xlim=(0, 1), xticks=[0, 0.5, 1], yticks=heights)
     axis.set_yticklabels([method_style(name).title.replace("without ", "no ") for name in found])
 
 

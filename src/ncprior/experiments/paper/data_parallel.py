@@ -161,8 +161,8 @@ class Regression:
 
     def place(self, state: State) -> State:
         """The state where the program expects it."""
-        places = jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), self._specs)
-        return jax.device_put(state, places, may_alias=False)
+        shardings = jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), self._specs)
+        return jax.device_put(state, shardings, may_alias=False)
 
     def train(self, state: State, epoch: int) -> Iterator[tuple[State, int]]:
         """One epoch; yields the state and the steps done several times, at last at its end.
@@ -285,8 +285,8 @@ class Regression:
         inputs = [data.train_inputs[drawn], data.train_inputs[count:], data.test_inputs]
         targets = [data.train_targets[drawn], data.train_targets[count:], data.test_targets]
         ends = itertools.accumulate(map(len, inputs), initial=0)
-        places = zip(("train", "valid", "test"), itertools.pairwise(ends), strict=True)
-        parts = {name: slice(*place) for name, place in places if place[0] < place[1]}
+        bounds = zip(("train", "valid", "test"), itertools.pairwise(ends), strict=True)
+        parts = {name: slice(*ends) for name, ends in bounds if ends[0] < ends[1]}
         # Rows of zeros at the end, so that every device predicts the same number.
         missing = -sum(map(len, inputs)) % self.mesh.size
         filled = np.concatenate([*inputs, np.zeros_like(data.test_inputs, shape=(missing, data.test_inputs.shape[1]))])

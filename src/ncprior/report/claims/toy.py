@@ -74,8 +74,8 @@ def off_the_bands(records: Records, name: str) -> Off:
             rows.append([np.nan] * 4)
             continue
         missed = np.abs(y - mean)[~inside] > _Z95 * std[~inside]
-        told = [roc_auc_score(~inside, part) for part in (uncertainty, noise)]
-        rows.append([missed.mean(), *told, rank_correlation(noise[inside], x[inside])])
+        detection = [roc_auc_score(~inside, part) for part in (uncertainty, noise)]
+        rows.append([missed.mean(), *detection, rank_correlation(noise[inside], x[inside])])
     return Off(*np.array(rows, float).reshape(-1, 4).T)
 
 
