@@ -74,7 +74,9 @@ class FlipCategories(eqx.Module):
         shape = (len(inputs), 1) if self.one_hot else inputs.shape
         flip = jax.random.bernoulli(key_flip, self.probability, shape)
         # A shift by 1 to classes - 1 around the circle of classes reaches every other class and never the same.
-        shift = jnp.where(flip, jax.random.randint(key_shift, shape, 1, self.classes), 0)
+        # Of two classes there is one other: nothing to draw.
+        other = jax.random.randint(key_shift, shape, 1, self.classes) if self.classes > 2 else 1
+        shift = jnp.where(flip, other, 0)
         if not self.one_hot:
             return ((inputs.astype(jnp.int32) + shift) % self.classes).astype(inputs.dtype)
         source = (jnp.arange(self.classes) - shift) % self.classes
