@@ -8,6 +8,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pandas
+import polars
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.feather as feather
@@ -357,13 +359,11 @@ def test_arrow_and_what_speaks_it(wrap):
 
 
 def test_polars():
-    polars = pytest.importorskip("polars")
     frame = polars.DataFrame({"a": [1.0, None], "b": ["x", "y"]})
     assert table_files.as_table(frame).to_pydict() == {"a": [1.0, None], "b": ["x", "y"]}
 
 
 def test_pandas():
-    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": [1.0, np.nan], "b": ["x", None], 3: [1, 2]}, index=[7, 8])
     frame["c"] = frame["b"].astype("category")
     expected = {"a": [1.0, None], "b": ["x", None], "3": [1, 2], "c": ["x", None]}
