@@ -1,16 +1,23 @@
 """Two devices for every test, as on a machine with two cores, whatever this one has."""
 
-import atexit
 import os
-import shutil
 import signal
-import tempfile
+import time
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
-# Commands that run in processes of their own share a folder for compiled programs, which is gone afterwards.
+# Compiled programs are kept for other tests, for commands in processes of their own, and for the next run of the tests.
+# JAX finds them by program, flags, versions and CPU. NCPRIOR_TEST_CACHE names another folder.
 if "PYTEST_XDIST_WORKER" not in os.environ:
-    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="ncprior-tests-")
-    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    cache = Path(os.environ.get("NCPRIOR_TEST_CACHE") or home / "ncprior-tests")
+    cache.mkdir(parents=True, exist_ok=True)
+    os.environ["XDG_CACHE_HOME"] = str(cache)
+    for old in cache.rglob("*"):
+        with suppress(OSError):  # another run may have removed it
+            if old.is_file() and time.time() - old.stat().st_mtime > 14 * 24 * 3600:
+                old.unlink()
 
 # Programs here are small and run once: compiling them fast matters more than what is compiled.
 os.environ["XLA_FLAGS"] = (

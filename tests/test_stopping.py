@@ -18,7 +18,7 @@ from ncprior.experiments import evaluate, simulate
 from ncprior.experiments.paper import data_parallel, toy
 from ncprior.tables.estimator import NCPRegressor
 from ncprior.tables.options import FitOptions
-from test_commands import ENVIRONMENT, NCPRIOR
+from test_commands import NCPRIOR
 
 INTERRUPTED_BY_AN_IMPORT = """
 import os, signal, sys
@@ -35,7 +35,7 @@ from ncprior.cli.main import main
 main()
 """
 WITH_A_SIGN = "from ncprior.cli.main import main; print('begun', flush=True); main()"
-PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": ENVIRONMENT}
+PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +96,7 @@ def test_a_full_stdout_is_one_line(table, tmp_path):
     out = tmp_path / "p.csv"
     for command in (["--version"], ["fit", "--help"], ["predict", tmp_path / "m.ncp", table, "--out", out]):
         with Path("/dev/full").open("w") as full:
-            done = subprocess.run(
-                [NCPRIOR, *map(str, command)], stdout=full, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
-            )
+            done = subprocess.run([NCPRIOR, *map(str, command)], stdout=full, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 2
         assert done.stderr.splitlines()[-1] == (
             "ncprior: what was to be printed could not be written (No space left on device); make room, or send it "
@@ -115,8 +113,8 @@ def test_a_pipe_that_nobody_reads_and_closed_streams():
     process.stderr.close()
     assert process.wait(timeout=60) == 1
     for closed, code in ((">&-", 0), (">&- 2>&-", 0), ("2>/dev/full", 0)):
-        assert subprocess.run(["bash", "-c", f'"{NCPRIOR}" --version {closed}'], env=ENVIRONMENT).returncode == code
-    lost = subprocess.run(["bash", "-c", f'"{NCPRIOR}" report nowhere 2>/dev/full'], env=ENVIRONMENT)
+        assert subprocess.run(["bash", "-c", f'"{NCPRIOR}" --version {closed}']).returncode == code
+    lost = subprocess.run(["bash", "-c", f'"{NCPRIOR}" report nowhere 2>/dev/full'])
     assert lost.returncode == 2
 
 

@@ -27,7 +27,7 @@ from ncprior.core.acquisition import SCORES
 from ncprior.core.methods import TITLES
 from ncprior.data import table_files
 from ncprior.tables.estimator import NCPRegressor
-from test_commands import ENVIRONMENT, NCPRIOR
+from test_commands import NCPRIOR
 
 ROWS = 150
 TINY = ["--members", "2", "--epochs", "3"]
@@ -426,7 +426,7 @@ def test_other_errors_and_an_ignored_ctrl_c_stay_what_they_are():
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_in_a_real_process(folder, tmp_path):
     arguments = ["fit", folder / "houses.csv", "--target", "price", "--epochs", 5000, "--out", tmp_path / "new.ncp"]
-    process = subprocess.Popen([NCPRIOR, *map(str, arguments)], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    process = subprocess.Popen([NCPRIOR, *map(str, arguments)], stderr=subprocess.PIPE, text=True)
     try:
         time.sleep(4)
         process.send_signal(signal.SIGINT)

@@ -16,7 +16,7 @@ from ncprior.cli.console import Terminal
 from ncprior.cli.main import main
 from ncprior.tables.estimator import NCPRegressor
 from ncprior.terminal import printable, remark, say
-from test_commands import ENVIRONMENT, NCPRIOR
+from test_commands import NCPRIOR
 
 EVIL = "\x1b[31mred\x1b]0;title\x07\r\x9b2J\u202egnp\u2028\x7f[red]x[/] :smile: [/nothing]"
 TINY = ["--members", "1", "--epochs", "2", "--method", "det"]
@@ -136,9 +136,7 @@ def test_on_a_terminal_only_rich_moves_the_cursor(tmp_path):
     lines = [f'"{EVIL}",x', *(f'"{EVIL}",{i}' for i in range(60)), ""]
     (tmp_path / "t.csv").write_text("\n".join(lines), newline="")
     parent, child = os.openpty()
-    with subprocess.Popen(
-        [NCPRIOR, "predict", "m.ncp", "t.csv"], stdout=child, stderr=child, cwd=tmp_path, env=ENVIRONMENT
-    ) as process:
+    with subprocess.Popen([NCPRIOR, "predict", "m.ncp", "t.csv"], stdout=child, stderr=child, cwd=tmp_path) as process:
         os.close(child)
         said = b""
         try:

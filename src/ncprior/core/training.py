@@ -109,8 +109,15 @@ class Trainer(NamedTuple):
 
     def static(self, inputs: int, outputs: int) -> PyTree:
         """The part of the network that is not trained: structure, functions, constants."""
-        network = eqx.filter_jit(self.method.init)(inputs, outputs, key=jax.random.key(0))
-        return eqx.filter(network, eqx.is_inexact_array, inverse=True)
+
+        def split(network: Network) -> tuple[PyTree, PyTree]:
+            return eqx.partition(network, lambda leaf: eqx.is_inexact_array(leaf) or _is_inexact_shape(leaf))
+
+        init = partial(self.method.init, inputs, outputs, key=jax.random.key(0))
+        _, static = split(eqx.filter_eval_shape(init))
+        if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(static)):
+            _, static = split(init())  # constants such as whole numbers, whose values matter
+        return static
 
     def buffer(self, labels: int) -> int:
         """Size of the buffer of row numbers: ``labels`` rounded up to whole mini batches."""
@@ -271,6 +278,10 @@ def trained(params: PyTree[Float[Array, "..."]]) -> PyTree[Float[Array, "..."]]:
         return jax.tree.map(lambda _: None, node) if is_constant(node) else node
 
     return jax.tree.map(part, params, is_leaf=is_constant)
+
+
+def _is_inexact_shape(leaf: object) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct) and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
 def combine(params: PyTree[Float[Array, "..."]], static: PyTree) -> Network:
