@@ -40,12 +40,16 @@ from ncprior.tables.search import min_search_steps
 KEY = jax.random.key(0)
 
 
+def sizes(part):
+    return [len(kind) for kind in (part.train, part.gap, part.random)]
+
+
 def test_gaps_are_the_members_own_and_random_rows_are_shared():
     columns = np.random.default_rng(0).normal(size=(100, 3))
     parts = hold_out(columns, 4, Stopping(gap=0.2, random=0.1), np.random.default_rng(1))
     for part in parts:
-        assert [len(kind) for kind in part] == [70, 20, 10]
-        assert sorted(np.concatenate(part)) == list(range(100))
+        assert sizes(part) == [70, 20, 10]
+        assert sorted(np.concatenate([part.train, part.gap, part.random])) == list(range(100))
         np.testing.assert_array_equal(part.random, parts[0].random)
         # The gap is a stretch of one column: no training row lies within it.
         inside = [
@@ -61,14 +65,14 @@ def test_gaps_are_the_members_own_and_random_rows_are_shared():
     assert [np.array_equal(pairs[0].gap, part.gap) for part in pairs] == [True, True, False, False, False]
     np.testing.assert_array_equal(pairs[2].gap, pairs[3].gap)
     (alone,) = hold_out(np.zeros((50, 0)), 1, Stopping(), np.random.default_rng(0))
-    assert [len(kind) for kind in alone] == [45, 0, 5]
+    assert sizes(alone) == [45, 0, 5]
 
 
 def test_equal_rows_that_are_most_of_the_table_are_rows_like_others():
     equal = np.array([0] * 38 + [1] * 2)
     for seed in range(4):
         for part in hold_out(equal[:, None].astype(float), 2, Stopping(), np.random.default_rng(seed), equal=equal):
-            assert [len(kind) for kind in part] == [28, 8, 4]
+            assert sizes(part) == [28, 8, 4]
 
 
 def test_held_rows_keep_their_shape():

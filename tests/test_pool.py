@@ -11,6 +11,7 @@ from ncprior.core.prediction import MixturePrediction, Prediction
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
 from ncprior.tables.estimator import Distribution
+from ncprior.tables.familiarity import Familiarity
 from ncprior.tables.pool import Picker, row_noise
 
 ROWS = 150
@@ -26,9 +27,8 @@ def pool(rows=ROWS):
 def predict(table, first_row):  # noqa: ARG001
     """Mean, noise and uncertainty are simple functions of the columns."""
     x, z = (table[name].to_numpy().astype(np.float32)[:, None, None] for name in ("x", "z"))
-    return Distribution(
-        MixturePrediction(np.ones_like(x), Prediction(x, np.exp(z), np.exp(x))), np.zeros(1), np.ones(1), True
-    )
+    mixture = MixturePrediction(np.ones_like(x), Prediction(x, np.exp(z), np.exp(x)))
+    return Distribution(mixture, np.zeros(1), np.ones(1), True, Familiarity.of([]))
 
 
 @pytest.fixture

@@ -150,6 +150,16 @@ def test_held_out_rows_tell_how_good_a_model_is(folder, tmp_path, run, monkeypat
     assert json.loads(run(*arguments, "--out", tmp_path / "b.ncp", "--json"))["held_out"] == scores
 
 
+def test_rows_below_a_familiarity_are_marked(trained, folder, tmp_path, run):
+    out = tmp_path / "marked.parquet"
+    run("predict", trained[0], folder / "houses.parquet", "--flag-below", "0.3", "--out", out)
+    table = pq.read_table(out)
+    assert table.column_names[-2:] == ["familiarity", "unfamiliar"]
+    marked = table["unfamiliar"].to_numpy(zero_copy_only=False)
+    np.testing.assert_array_equal(marked, table["familiarity"].to_numpy() < 0.3)
+    assert 0 < marked.sum() < len(marked)
+
+
 def test_predictions_are_those_of_the_estimator(trained, model, folder, tmp_path):
     out = tmp_path / "predictions.csv"
     done = ncprior("predict", trained[0], folder / "houses.csv", "--out", out, "--json")
@@ -157,11 +167,12 @@ def test_predictions_are_those_of_the_estimator(trained, model, folder, tmp_path
     summary = json.loads(done.stdout)
     table = table_files.read(out, schema={"house": pa.string()})
     assert table["house"].to_pylist() == houses()["house"].to_pylist()  # with the zeros that they begin with
-    columns = ["mean", "std", "uncertainty", "noise", "lower", "upper"]
+    columns = ["mean", "std", "uncertainty", "noise", "lower", "upper", "familiarity"]
     assert table.column_names == [*houses().column_names, *columns]
     prediction = model.predict_distribution(houses().drop_columns(["house", "price"]))
     lower, upper = prediction.interval(0.9)
-    expected = [prediction.mean, prediction.std, prediction.uncertainty, prediction.noise, lower, upper]
+    values_of = {name: getattr(prediction, name) for name in ("mean", "std", "uncertainty", "noise", "familiarity")}
+    expected = [(values_of | {"lower": lower, "upper": upper})[name] for name in columns]
     for name, values in zip(columns, expected, strict=True):
         np.testing.assert_allclose(table[name].to_numpy(), values, rtol=1e-4)
     truth = houses()["price"].to_numpy()

@@ -113,6 +113,7 @@ def bad(tmp_path, model):
         ),
         ("predict model.ncp . --out new.csv", "lies in the folder that is read"),
         ("predict model.ncp houses.csv --level 90", "--level 90: give a probability between 0 and 1"),
+        ("predict model.ncp houses.csv --flag-below 5", "--flag-below 5: give a familiarity above 0 and at most 1"),
         ("predict model.ncp no-size.csv", "lacks columns of training: 'size'"),
         ("predict model.ncp words.csv", "big' in column 'size', line 10"),
         ("suggest model.ncp houses.csv -n 151", "-n 151: the pool has only 150 rows"),

@@ -21,22 +21,31 @@ def predict(
         Path | None, typer.Option(help="File for the predictions, .parquet or .csv. \\[default: print the first rows]")
     ] = None,
     level: Annotated[float, typer.Option(help="Probability that the interval from lower to upper holds.")] = 0.9,
+    flag_below: Annotated[
+        float | None,
+        typer.Option(help="Add a column unfamiliar that marks rows with a familiarity below this, such as 0.05."),
+    ] = None,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Add predictions to a table of any size: mean, std, uncertainty, noise, and an interval from lower to upper.
+    """Add predictions to a table of any size: mean, std, uncertainty, noise, an interval from lower to upper, and
+    familiarity.
 
     The squares of noise (which more labels do not lower) and uncertainty (which they do) add up to the square of std.
+    Familiarity goes from 1 (as the training rows) to 0 (unlike any): of rows like those of training about 5% are below
+    0.05.
     Where the table has the target as well, the predictions are compared with it.
 
     [bold]Examples[/bold]
 
       ncprior predict houses.ncp new-houses.csv --out predictions.csv
 
-      ncprior predict trips.ncp trips-of-may/ --level 0.5 --out may.parquet
+      ncprior predict trips.ncp trips-of-may/ --level 0.5 --flag-below 0.05 --out may.parquet
     """
     if not 0 < level < 1:
         raise UserError(f"--level {level:g}: give a probability between 0 and 1, such as 0.9")
+    if flag_below is not None and not 0 < flag_below <= 1:
+        raise UserError(f"--flag-below {flag_below:g}: give a familiarity above 0 and at most 1, such as 0.05")
     check_out(out, force, table)
     with ends_at_once():
         from ncprior.cli.progress import row_bar
@@ -45,6 +54,7 @@ def predict(
         from ncprior.data.column_types import check_held, python_rows
         from ncprior.tables.columns import (
             count_rows,
+            familiarity_columns,
             input_types,
             kept_types,
             prediction_columns,
@@ -64,7 +74,7 @@ def predict(
         with table_files.write(out) if out else nullcontext() as append, row_bar(count_rows(table)) as advance:
             for piece in table_files.stream(table, schema=types):
                 prediction = loaded.predict_piece(piece, first_row=done + 1)
-                columns = prediction_columns(prediction, targets, level)
+                columns = prediction_columns(prediction, targets, level) | familiarity_columns(prediction, flag_below)
                 scores.add(piece, prediction, columns, done + 1)
                 piece = with_columns(piece, columns)
                 if append:

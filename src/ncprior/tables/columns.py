@@ -55,6 +55,12 @@ def prediction_columns(
     }
 
 
+def familiarity_columns(prediction: Distribution, flag_below: float | None = None) -> dict[str, np.ndarray]:
+    """How familiar rows are and, if there is a threshold, which of them are ``unfamiliar``, below it."""
+    familiarity = prediction.familiarity
+    return {"familiarity": familiarity} | ({} if flag_below is None else {"unfamiliar": familiarity < flag_below})
+
+
 def with_columns(table: pa.Table, columns: Mapping[str, np.ndarray], at: int | None = None) -> pa.Table:
     """The table with more columns, at its end or elsewhere; a prefix tells them from columns of the same name."""
     prefix, names = "", set(table.column_names)

@@ -217,7 +217,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         fitted = self.fitted_
         prediction = fitted.predict(table, first_row)
-        return Distribution(prediction, fitted.target_shift, fitted.target_scale, fitted.flat)
+        return Distribution(prediction, fitted.target_shift, fitted.target_scale, fitted.flat, fitted.familiarity)
 
     def information_gain(self, X: TableLike) -> np.ndarray:  # noqa: N803
         """The expected information gain of a label for each row, in nats per output."""

@@ -21,11 +21,12 @@ from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
 from ncprior.tables.calibration import Calibration
 from ncprior.tables.ensemble import Stretch, TableInfo
+from ncprior.tables.familiarity import Familiarity, novelty
 from ncprior.tables.families import families
 from ncprior.tables.input_features import principal_components
 from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.options import FitOptions
-from ncprior.tables.programs import Engine, Spec, chunked
+from ncprior.tables.programs import UNCERTAINTY, Engine, Spec, chunked
 from ncprior.tables.progress import FitProgress, ProgressCallback
 from ncprior.tables.recipe import (
     MIN_ROWS,
@@ -67,6 +68,7 @@ class Fitted(NamedTuple):
     members: int  # asked for at first; those that failed are left out of all others
     flat: bool  # whether targets had one axis
     target_names: list[str] | None
+    familiarity: Familiarity
     seconds: float = 0.0  # that training took
 
     @property
@@ -122,7 +124,7 @@ def fit(
     spec = make_spec(options, encoder, rows=count, outputs=targets.shape[1])
     training = TrainingRows(table, encoder, order, inputs, targets, *shift_and_scale(targets, order.weights))
     steps = math.ceil(epochs * count / spec.settings.batch_size) if epochs is not None else _STEPS
-    found = SearchResult(np.full(members, steps), Calibration.equal(members), None)
+    found = SearchResult(np.full(members, steps), Calibration.equal(members))
     if epochs is None and options.early_stopping and count >= _MIN_ROWS_TO_SEARCH:
         seeds = _seeds(seed, 0, members)
         found = search(training, options, spec, seed=seed, seeds=seeds, report=report, repeated=labelled.repeated)
@@ -138,7 +140,7 @@ def fit(
         steps=found.steps,
         report=report,
     )
-    return Fitted(
+    fitted = Fitted(
         spec=spec,
         encoder=encoder,
         weights=weights,
@@ -152,7 +154,13 @@ def fit(
         members=members,
         flat=labelled.flat,
         target_names=labelled.target_names,
+        familiarity=Familiarity.of(found.novelty),
     )
+    if len(found.novelty):
+        return fitted
+    # Nothing was held out: compared with the training rows themselves, new rows look a little less familiar.
+    uncertainty = chunked(UNCERTAINTY, fitted.predict_encoded(fitted.training_sample))
+    return fitted._replace(familiarity=Familiarity.of(novelty(uncertainty)))
 
 
 def continue_fit(

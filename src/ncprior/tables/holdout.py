@@ -56,6 +56,7 @@ class Holdout(NamedTuple):
     train: np.ndarray
     gap: np.ndarray
     random: np.ndarray
+    random_in_gap: np.ndarray | None = None  # which of the last ones have values as in the gap
 
 
 def hold_out(
@@ -92,15 +93,18 @@ def hold_out(
     some = int(np.sum(rank[equal] <= rank[equal[order[some - 1]]]))
     random, rest = order[:some], order[some:]
     parts = []
-    gap = rest[:0]
+    random = np.sort(random)
+    gap, in_gap = rest[:0], np.zeros(len(random), bool)
     for member in range(members):
         if columns.shape[1] and member % per_gap == 0:
-            column = columns[rest, rng.integers(columns.shape[1])]
+            column = columns[:, rng.integers(columns.shape[1])]
             start = rng.integers(max(0, len(rest) - wide) + 1)
-            inside = rest[np.argsort(column, kind="stable")[start : start + wide]]
+            inside = rest[np.argsort(column[rest], kind="stable")[start : start + wide]]
             gap = rest[np.isin(equal[rest], equal[inside])]
             gap = gap if len(gap) < len(rest) else rest[:0]
-        parts.append(Holdout(np.setdiff1d(rest, gap), np.sort(gap), np.sort(random)))
+            ends = (column[gap].min(), column[gap].max()) if len(gap) else (np.inf, -np.inf)
+            in_gap = (column[random] >= ends[0]) & (column[random] <= ends[1])
+        parts.append(Holdout(np.setdiff1d(rest, gap), np.sort(gap), random, in_gap))
     # All members train on as many rows as each other; copies can make gaps longer.
     least = max(1, min(len(part.train) for part in parts))
     return [

@@ -15,6 +15,7 @@ from ncprior.data.labelled import LARGEST
 from ncprior.errors import UserError
 from ncprior.schema import Range, conform
 from ncprior.tables.calibration import Calibration
+from ncprior.tables.familiarity import MAX_SCORES
 from ncprior.tables.programs import Spec
 from ncprior.tables.search import Validation
 
@@ -117,12 +118,14 @@ def read_arguments(arguments: Mapping[str, object], names: Sequence[str]) -> dic
 def check_shapes(notes: Notes, spec: Spec, shapes: Shapes) -> None:
     """Raise if the arrays, but for the weights, are not those that go with the notes."""
     members = len(notes.steps)
-    rows = shapes["training_sample"].shape[:1] if "training_sample" in shapes else ()
+    rows, scores = (shapes[name].shape[:1] if name in shapes else () for name in ("training_sample", "familiarity"))
+    _require(scores <= (MAX_SCORES,), f"familiarity has more than {MAX_SCORES} scores")
     wanted = {
         **{f"calibration.{name}": jax.ShapeDtypeStruct((members,), np.float32) for name in Calibration._fields},
         "shift": jax.ShapeDtypeStruct((spec.outputs,), np.float64),
         "scale": jax.ShapeDtypeStruct((spec.outputs,), np.float64),
         "training_sample": jax.ShapeDtypeStruct((*rows, spec.width), np.float32),
+        "familiarity": jax.ShapeDtypeStruct(scores, np.float64),
     }
     _same(wanted, {name: shape for name, shape in shapes.items() if not name.startswith("weights")})
     if not {"method", "trunk"} & set(notes.own):
@@ -145,6 +148,7 @@ def check_values(arrays: dict[str, np.ndarray]) -> None:
         _require(((arrays[name] >= 1e-3) & (arrays[name] <= 1e3)).all(), f"{name} is not from 0.001 to 1000")
     shares = arrays["calibration.share"]
     _require((shares >= 0).all() and abs(shares.sum() - 1) < 1e-3, "shares of members do not sum to 1")
+    _require((arrays["familiarity"] >= 0).all(), "familiarity has scores below 0")
     _require((np.abs(arrays["shift"]) <= 2 * LARGEST).all(), f"shift is above {LARGEST:g}")
     scale = arrays["scale"]
     _require(

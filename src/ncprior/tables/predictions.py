@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from ncprior.core.acquisition import Score, score_of
 from ncprior.core.prediction import MixturePrediction, heavy_tailed
 from ncprior.errors import UserError
+from ncprior.tables.familiarity import Familiarity, novelty
 from ncprior.tables.programs import CDF, LOG_PROB, MEAN, NOISE, QUANTILE, STD, UNCERTAINTY, chunked
 
 
@@ -21,6 +22,7 @@ class Distribution(NamedTuple):
     shift: np.ndarray
     scale: np.ndarray
     flat: bool
+    reference: Familiarity  # scores of rows that are like those of training
 
     def _values(self, function: Callable[..., Array], *arrays: np.ndarray) -> np.ndarray:
         return np.asarray(chunked(function, self.standardised, *arrays), np.float64)
@@ -47,6 +49,15 @@ class Distribution(NamedTuple):
     def std(self) -> np.ndarray:
         """Standard deviation of the prediction: noise and uncertainty together."""
         return self._shaped(self.scale * self._values(STD))
+
+    @property
+    def familiarity(self) -> np.ndarray:
+        """How much each row is like the training rows, from 1 (as they are) to 0 (unlike any): ``[rows]``.
+
+        The share of held-out training rows that are at least as uncertain, relative to their noise: of new rows like
+        those of training about 5% are below 0.05. See `ncprior.tables.familiarity.Familiarity`.
+        """
+        return self.reference(novelty(chunked(UNCERTAINTY, self.standardised)))
 
     def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The central interval that holds the target with this probability."""

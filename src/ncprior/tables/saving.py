@@ -27,6 +27,7 @@ from ncprior.files import explained, written
 from ncprior.schema import conform
 from ncprior.tables import model_schema
 from ncprior.tables.calibration import Calibration
+from ncprior.tables.familiarity import Familiarity
 from ncprior.tables.fitting import Fitted
 from ncprior.tables.model_file import FORMAT, OtherFileError, read_arrays, read_header, to_bytes
 from ncprior.tables.options import FitOptions
@@ -60,7 +61,10 @@ def save(path: Path, model: SavedModel, options_of: OptionsOf) -> None:
     arrays = {f"weights{jax.tree_util.keystr(where)}": np.ascontiguousarray(leaf) for where, leaf in leaves}
     arrays |= {f"calibration.{name}": array for name, array in fitted.calibration._asdict().items()}
     arrays |= {"shift": fitted.target_shift, "scale": fitted.target_scale}
-    arrays["training_sample"] = np.ascontiguousarray(fitted.training_sample)
+    arrays |= {
+        "training_sample": np.ascontiguousarray(fitted.training_sample),
+        "familiarity": fitted.familiarity.scores,
+    }
     notes = {
         "format": FORMAT,
         "versions": {name: version(name) for name in ("ncprior", "jax", "equinox", "numpy")},
@@ -166,6 +170,7 @@ def _restore(
         members=notes.members,
         flat=notes.flat,
         target_names=notes.target_names,
+        familiarity=Familiarity.of(arrays["familiarity"]),
         seconds=notes.fit_seconds,
     )
     return SavedModel(fitted, parameters, notes.feature_names, notes.features)

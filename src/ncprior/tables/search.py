@@ -18,6 +18,7 @@ from ncprior.core.prediction import Predictive, mix, with_minimum_std
 from ncprior.schema import AnyFloat, Range
 from ncprior.tables.calibration import Calibration, refit_noise_factor
 from ncprior.tables.ensemble import HeldOutPredictions, TableInfo
+from ncprior.tables.familiarity import held_out_novelty
 from ncprior.tables.families import Family, families
 from ncprior.tables.holdout import Holdout, Stopping, hold_out
 from ncprior.tables.member_rows import MemberRows
@@ -63,7 +64,8 @@ class SearchResult(NamedTuple):
 
     steps: np.ndarray  # of training, for each member
     calibration: Calibration
-    validation: Validation | None
+    validation: Validation | None = None
+    novelty: np.ndarray = np.zeros(0)  # scores of held-out rows, see `ncprior.tables.familiarity`
 
 
 class MemberData(NamedTuple):
@@ -152,7 +154,9 @@ def search(
     predicted = ensemble.predict_rows(weights, rows, random)
     calibrations = [calibrated(counts, searching) for counts in halves]
     validation = _validate(predicted, calibrations, half, training, random)
-    return SearchResult(steps, calibrated(held_out.counts, final), validation)
+    in_gap = np.stack([np.asarray(one.random_in_gap) for one in holdouts])
+    scores = held_out_novelty(predicted, calibrated(held_out.counts, searching), in_gap)
+    return SearchResult(steps, calibrated(held_out.counts, final), validation, scores)
 
 
 def member_data(
