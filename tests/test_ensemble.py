@@ -16,7 +16,7 @@ from ncprior.core.input_priors import Gaussian
 from ncprior.core.methods import methods
 from ncprior.core.networks import MLP, Network
 from ncprior.core.objectives import Batch, MeanNCP, View
-from ncprior.core.optimizers import adam, averaged, warmed_up
+from ncprior.core.optimizers import adam_of_state, averaged, warmed_up
 from ncprior.core.output_priors import OutputPrior
 from ncprior.core.prediction import MixturePrediction, Prediction, heavy_tailed, mix
 from ncprior.core.table_priors import DataShaped, Radial
@@ -24,7 +24,7 @@ from ncprior.core.table_terms import AwayFromData, FadesWithLabels, NoiseTie
 from ncprior.core.training import Trainer, trained
 from ncprior.tables import input_features
 from ncprior.tables.calibration import Densities, best_scales, best_share
-from ncprior.tables.ensemble import Ensemble, Stretch, TableInfo
+from ncprior.tables.ensemble import Ensemble, Stretch, TableInfo, TrainingNumbers
 from ncprior.tables.holdout import Evaluation, Holdout, Stopping, hold_out, holdout_indices
 from ncprior.tables.input_features import (
     FeatureTrunk,
@@ -38,6 +38,7 @@ from ncprior.tables.recipe import RowOrder, number_of_bins, padded_rows
 from ncprior.tables.search import min_search_steps
 
 KEY = jax.random.key(0)
+NUMBERS = TrainingNumbers(np.float32(1e-2), None)
 
 
 def sizes(part):
@@ -304,9 +305,11 @@ def test_input_features_are_not_trained():
     data = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
     rows = padded_rows(data, data[:, :1], RowOrder.of(data, data[:, :1], None))
     method = with_input_features(methods(dataclasses.replace(TABLES, hidden=(8,)), None)["bbb+ncp"], (0, 1, 2), 4)
-    ensemble = Ensemble(Trainer(method, averaged(warmed_up(adam(1e-2), 5)), 16), 3, 1)
+    ensemble = Ensemble(
+        Trainer(method, averaged(warmed_up(adam_of_state(1e-2, clip=None, epsilon_hat=True), 5)), 16), 3, 1
+    )
     features = InputFeatures.fit(data, 4)
-    members = ensemble.start(rows, [np.arange(64)], [TableInfo(features, None)], [0])
+    members = ensemble.start(rows, [np.arange(64)], [TableInfo(features, None, NUMBERS)], [0])
     moved = trained(members[0].params)
     assert not jax.tree.leaves(moved.trunk.features)
     # The gradients' two running means and the average of the weights are those of what is trained, and no more.
@@ -317,7 +320,7 @@ def test_input_features_are_not_trained():
     after = ensemble.gather(members)
     jax.tree.map(lambda given, own: np.testing.assert_array_equal(given, own[0]), features, after.trunk.features)
     assert not np.array_equal(after.trunk.trunk.layers[0].kernel, before.trunk.trunk.layers[0].kernel)
-    (again,) = ensemble.start(rows, [np.arange(64)], [TableInfo(None, None)], [1], after)
+    (again,) = ensemble.start(rows, [np.arange(64)], [TableInfo(None, None, NUMBERS)], [1], after)
     assert [leaf.shape for leaf in jax.tree.leaves(again.optimizer) if leaf.ndim > 1] == kept
     jax.tree.map(lambda given, own: np.testing.assert_array_equal(given, own[0]), features, again.params.trunk.features)
 

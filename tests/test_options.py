@@ -99,6 +99,40 @@ def test_steps_that_dropped_rows_train_for_change_the_networks():
         more.partial_fit(X[:5], y[:5])
 
 
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        (
+            "bbb+ncp",
+            [
+                {"gamma": 3},
+                {"learning_rate": 0.01},
+                {"output_scale": 2.0},
+                {"settings": {"noise_tie": 2}},
+                {"settings": {"ncp_weight_kl": 2.0}},
+                {"settings": {"weight_prior_std": 0.5}},
+            ],
+        ),
+        ("bbb", [{"settings": {"weight_kl": 3.0}}]),
+    ],
+)
+def test_numbers_are_arguments_of_programs(method, changes, compiled):
+    """Other values compile nothing, and give what a program that was compiled with them alone gives."""
+    X, y = wave()
+
+    def train(change):
+        model = NCPRegressor(method, members=1, hidden=(4,), epochs=60, random_state=0, **change)
+        return model.fit(X, y).predict_distribution(X).std
+
+    default = train({})
+    del compiled[:]
+    found = [train(change) for change in changes]
+    assert not compiled
+    assert len({tuple(std) for std in [default, *found]}) == len(found) + 1
+    Engine.clear_cache()
+    np.testing.assert_array_equal(train(changes[0]), found[0])
+
+
 OTHER = {
     "hidden": (3,),
     "learning_rate": 0.1,

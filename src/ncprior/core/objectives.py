@@ -79,6 +79,23 @@ class Weighted(NamedTuple):
 Objective = Mapping[str, Weighted]
 
 
+def numbers_of(objective: Objective) -> PyTree[Scalar]:
+    """Weights of the terms and numbers within them, in the structure of the objective.
+
+    As arguments of a compiled program, in place of those that are part of it, they need not be compiled again.
+
+    >>> numbers_of({"nll": Weighted(1.0, NLL())})
+    {'nll': Weighted(weight=Array(1., dtype=float32), term=NLL())}
+    """
+    numbers = eqx.filter(objective, lambda leaf: isinstance(leaf, float))
+    return jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), numbers)
+
+
+def with_numbers(objective: Objective, numbers: PyTree[Scalar]) -> Objective:
+    """The objective with other numbers; see `numbers_of`."""
+    return eqx.combine(numbers, objective)
+
+
 def total(objective: Objective, view: View) -> tuple[Scalar, dict[str, Scalar]]:
     """The loss and the value of every term by name, before its weight.
 

@@ -87,6 +87,12 @@ def adam(
     return optax.GradientTransformation(init, update)
 
 
+def adam_of_state(learning_rate: float, *, clip: float | None, epsilon_hat: bool) -> optax.GradientTransformation:
+    """`adam` whose learning rate is part of its state, under this name, where it can be set without compiling again."""
+    injected = optax.inject_hyperparams(adam, static_args=("clip", "norm", "epsilon_hat", "b1", "b2", "epsilon"))
+    return injected(learning_rate=learning_rate, clip=clip, epsilon_hat=epsilon_hat)
+
+
 class AveragedState(NamedTuple):
     """State of the inner optimiser, number of steps, and the average of the weights."""
 

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int, Key, PRNGKeyArray, PyTree, Scalar
 from ncprior.core.input_priors import InputPrior
 from ncprior.core.methods import Method
 from ncprior.core.networks import Constants, Network
-from ncprior.core.objectives import Batch
+from ncprior.core.objectives import Batch, with_numbers
 from ncprior.core.row_weights import RowWeights
 from ncprior.core.settings import Remainder
 from ncprior.errors import UserError
@@ -61,6 +61,7 @@ class Learner(NamedTuple):
     failed: Scalar  # epoch in which the loss was first not finite, or -1
     nonfinite_terms: Scalar  # bits of the loss terms that were not finite then
     input_prior: InputPrior | None = None  # replaces that of the method, so that runs in one batch can differ in it
+    term_numbers: PyTree[Scalar] | None = None  # replaces the numbers of its loss terms; see `numbers_of`
 
 
 class Failure(NamedTuple):
@@ -210,6 +211,8 @@ class Trainer(NamedTuple):
         method = self.method
         if learner.input_prior is not None:
             method = dataclasses.replace(method, input_prior=learner.input_prior)
+        if learner.term_numbers is not None:
+            method = dataclasses.replace(method, objective=with_numbers(method.objective, learner.term_numbers))
 
         def loss(
             params: PyTree[Float[Array, "..."]], batch: Batch, key: PRNGKeyArray

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
+from jaxtyping import PyTree, Scalar
 
 from ncprior.core.blocks import predict_in_blocks
 from ncprior.core.input_priors import InputPrior
@@ -44,11 +45,19 @@ class StoppedTraining(NamedTuple):
     evaluations: list[Evaluation]
 
 
+class TrainingNumbers(NamedTuple):
+    """Numbers that training depends on, as arguments of its program: others do not compile again."""
+
+    learning_rate: np.ndarray | np.float32
+    terms: PyTree[Scalar] | None  # of the loss terms; None for those of the method
+
+
 class TableInfo(NamedTuple):
-    """What a member knows about a table besides its rows."""
+    """What a member is given besides its rows."""
 
     features: InputFeatures | None  # None for trunks that have none
     input_prior: InputPrior | None  # takes the place of the method's own
+    numbers: TrainingNumbers
 
 
 class HeldOutPredictions(NamedTuple):
@@ -116,7 +125,7 @@ class Ensemble:
     def __init__(self, trainer: Trainer, inputs: int, outputs: int) -> None:
         self.trainer = trainer
         self.static = trainer.static(inputs, outputs)
-        self._start = jax.jit(jax.vmap(self._begin, in_axes=(None, 0, 0, 0, 0)))
+        self._start = jax.jit(jax.vmap(self._begin, in_axes=(None, 0, 0, 0)))
         self._run = jax.jit(self._train_group, donate_argnums=0)
         self._compiled: set[tuple[int, ...]] = set()  # shapes of rows that there is a program for
         self._restart = jax.jit(jax.vmap(lambda params: trainer.optimizer.init(trained(params))))
@@ -138,11 +147,15 @@ class Ensemble:
         def begin(group: slice) -> Learner:
             keys = jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32)[group])
             about = jax.tree.map(lambda *leaves: np.stack(leaves), *tables[group])
-            members = self._start(rows, numbers[group], *about, keys)
+            members = self._start(rows, numbers[group], about, keys)
             if weights is None:
                 return members
             given = jax.tree.map(lambda leaf: leaf[group], weights)
-            optimizer = optax.tree_utils.tree_set(self._restart(given), count=np.full(len(keys), _NO_WARM_UP))
+            optimizer = optax.tree_utils.tree_set(
+                self._restart(given),
+                count=np.full(len(keys), _NO_WARM_UP),
+                learning_rate=about.numbers.learning_rate,
+            )
             return members._replace(params=given, optimizer=optimizer)
 
         return [begin(group) for group in groups(len(numbers))]
@@ -258,13 +271,15 @@ class Ensemble:
         """The weights that a member predicts with: the average, if its optimiser keeps one."""
         return eqx.combine(getattr(member.optimizer, "average", member.params), member.params)
 
-    def _begin(
-        self, rows: MemberRows, visible: Array, features: InputFeatures | None, prior: InputPrior | None, key: Array
-    ) -> Learner:
+    def _begin(self, rows: MemberRows, visible: Array, table: TableInfo, key: Array) -> Learner:
+        features, numbers = table.features, table.numbers
+
         def prepare(network: Network) -> Network:
             return network if features is None else eqx.tree_at(lambda whole: whole.trunk.features, network, features)
 
-        return self.trainer.start(rows.rows, visible, key=key, prepare=prepare)._replace(input_prior=prior)
+        member = self.trainer.start(rows.rows, visible, key=key, prepare=prepare)
+        optimizer = optax.tree_utils.tree_set(member.optimizer, learning_rate=numbers.learning_rate)
+        return member._replace(optimizer=optimizer, input_prior=table.input_prior, term_numbers=numbers.terms)
 
     def _train_group(self, members: Learner, rows: MemberRows, held: Array, stretch: Stretch) -> tuple[Learner, Array]:
         """The program: `_train_member` for every member of a group."""

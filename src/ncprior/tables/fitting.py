@@ -26,7 +26,7 @@ from ncprior.tables.families import families
 from ncprior.tables.input_features import principal_components
 from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.options import FitOptions
-from ncprior.tables.programs import UNCERTAINTY, Engine, Spec, chunked
+from ncprior.tables.programs import UNCERTAINTY, Engine, Spec, chunked, training_numbers
 from ncprior.tables.progress import FitProgress, ProgressCallback
 from ncprior.tables.recipe import (
     MIN_ROWS,
@@ -208,7 +208,7 @@ def continue_fit(
     weights, kept = _train(
         engine,
         rows,
-        [TableInfo(None, prior)] * len(steps),
+        [TableInfo(None, prior, training_numbers(fitted.spec))] * len(steps),
         _seeds(seed, 2, len(steps)),
         labels=count,
         steps=steps,

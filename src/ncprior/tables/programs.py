@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -16,7 +16,8 @@ from ncprior.core.deep import deep_ncp
 from ncprior.core.input_priors import InputPrior
 from ncprior.core.methods import Method, methods
 from ncprior.core.networks import MLP, Network
-from ncprior.core.optimizers import adam, averaged, warmed_up
+from ncprior.core.objectives import numbers_of
+from ncprior.core.optimizers import adam_of_state, averaged, warmed_up
 from ncprior.core.prediction import MixturePrediction, Predictive, heavy_tailed, mix
 from ncprior.core.settings import Settings
 from ncprior.core.training import Trainer, combine
@@ -25,7 +26,7 @@ from ncprior.errors import UserError
 from ncprior.processes import check_process
 from ncprior.tables.calibration import Calibration
 from ncprior.tables.custom_parts import check_input_prior, check_method, check_trunk
-from ncprior.tables.ensemble import Ensemble, in_threads
+from ncprior.tables.ensemble import Ensemble, TrainingNumbers, in_threads
 from ncprior.tables.input_features import FeatureTrunk, with_input_features
 
 _WARM_UP = 50
@@ -74,7 +75,9 @@ class Engine:
         s = spec.settings
         check_custom_parts(spec)
         self.spec, self.method = spec, make_method(spec)
-        optimizer = averaged(warmed_up(adam(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat), _WARM_UP))
+        optimizer = averaged(
+            warmed_up(adam_of_state(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat), _WARM_UP)
+        )
         self.ensemble = Ensemble(Trainer(self.method, optimizer, s.batch_size, s.remainder), spec.width, spec.outputs)
         self.predict = jax.jit(self._predict)
         self.sample = jax.jit(self._sample)
@@ -173,14 +176,39 @@ class Engine:
         return jnp.tensordot(jnp.sqrt(calibration.share), parts, axes=1)
 
 
+TERM_NUMBERS = ("gamma", "noise_tie", "weight_kl", "ncp_weight_kl", "weight_prior_std", "output_std", "noise_prior_std")
+"""Settings that are numbers of loss terms, and part of nothing else but for what `_argument_settings` says."""
+
+
+def training_numbers(spec: Spec) -> TrainingNumbers:
+    """The numbers that the programs of a specification take as arguments."""
+    rate = np.float32(spec.settings.learning_rate)
+    if isinstance(spec.method, Method):  # its terms may do with their numbers what a program cannot
+        return TrainingNumbers(rate, None)
+    floats: dict[str, Any] = {name: float(getattr(spec.settings, name)) for name in _argument_settings(spec)}
+    exact = spec._replace(settings=dataclasses.replace(spec.settings, **floats))
+    return TrainingNumbers(rate, numbers_of(make_method(exact).objective))
+
+
+def _argument_settings(spec: Spec) -> list[str]:
+    """Settings whose values are arguments of the programs: all that have an effect but for switching a term off."""
+    if isinstance(spec.method, Method):
+        return ["learning_rate"]
+    in_predictions = {"output_std"} if spec.method == "odc+ncp" else set()
+    used = [name for name in TERM_NUMBERS if getattr(spec.settings, name) and name not in in_predictions]
+    return ["learning_rate", *used]
+
+
 class _Key:
-    """A specification as a key: a user's method, trunk or input prior is compared by identity."""
+    """What programs depend on, as a key: a user's method, trunk or input prior is compared by identity."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         own = {"method": spec.method, "trunk": spec.trunk, "input_prior": spec.input_prior}
         identities = {name: part if isinstance(part, str | None) else id(part) for name, part in own.items()}
-        self.key = spec._replace(**identities)  # type: ignore[arg-type]  # compared, not used
+        ones: dict[str, Any] = dict.fromkeys(_argument_settings(spec), 1.0)
+        settings = dataclasses.replace(spec.settings, **ones)
+        self.key = spec._replace(settings=settings, **identities)  # type: ignore[arg-type]  # compared, not used
 
     def __hash__(self) -> int:
         return hash(self.key)

@@ -23,7 +23,7 @@ from ncprior.tables.families import Family
 from ncprior.tables.input_features import Components, InputFeatures, coloring_matrix, principal_components
 from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.options import FitOptions
-from ncprior.tables.programs import Engine, Spec, padded_size
+from ncprior.tables.programs import Engine, Spec, padded_size, training_numbers
 
 _MAX_BINS, _MIN_BINS, _QUANTILE_FEATURES = 32, 8, 1_024
 """Quantile bins of a column: at most 32, and fewer in wide tables, so that a row has about 1,024 quantile features. No
@@ -228,7 +228,8 @@ def table_info(
     columns = inputs[:, number_columns(encoder.groups)]
     components = principal_components(columns, weights)
     features = InputFeatures.fit(columns, spec.bins, components, weights) if spec.bins else None
-    return TableInfo(features, make_input_prior(options, Engine.of(spec).method, encoder, components, rows))
+    prior = make_input_prior(options, Engine.of(spec).method, encoder, components, rows)
+    return TableInfo(features, prior, training_numbers(spec))
 
 
 def for_families(tables: Sequence[TableInfo], families: Sequence[Family]) -> list[TableInfo]:
