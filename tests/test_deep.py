@@ -35,12 +35,13 @@ def view_of(head, rows=3, *, targets=0.0, noise=1.0, key=KEY):
     return View(Network(lambda x: x, {"mean": head}), batch, inputs, clean, {"inputs": inputs}, key)
 
 
+@pytest.mark.parametrize("centre", ["target", "prediction"])
 @pytest.mark.parametrize("direction", ["forward", "reverse"])
 @pytest.mark.parametrize(
     ("mean", "std"), [(0.0, 1.0), (0.5, 1.0), (0.0, 0.05), (1.5, 0.3), (-2.0, 4.0), (0.0, 20.0)], ids=str
 )
-def test_the_estimate_is_right_for_a_normal_at_the_number_of_samples_of_training(direction, mean, std):
-    prior = OutputPrior(1.0, "target", direction)
+def test_the_estimate_is_right_for_a_normal_at_the_number_of_samples_of_training(direction, mean, std, centre):
+    prior = OutputPrior(1.0, centre, direction)
     noise = jax.random.normal(KEY, (_TRAINING_SAMPLES, 400_000))
 
     def values(std):
@@ -52,6 +53,14 @@ def test_the_estimate_is_right_for_a_normal_at_the_number_of_samples_of_training
         error = part.std() / len(part) ** 0.5
         # Float32 sums of the samples' squares round to a millionth of the largest part.
         assert part.mean() == pytest.approx(float(wanted), abs=5 * error + 1e-5 * abs(float(wanted)))
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+def test_centred_at_the_prediction_the_estimate_does_not_move_the_mean(direction):
+    samples = jax.random.normal(KEY, (_TRAINING_SAMPLES, 50))
+    prior = OutputPrior(0.7, "prediction", direction)
+    slopes = jax.grad(lambda shift: prior.estimated_divergence(jnp.zeros(50), samples + shift).sum())(jnp.ones(50))
+    np.testing.assert_allclose(slopes, 0, atol=1e-5)
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse"])

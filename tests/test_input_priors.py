@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from ncprior.core.input_priors import FlipCategories, Gaussian, Uniform
-from ncprior.core.table_priors import DataShaped, NoisedShare, PerColumn
+from ncprior.core.table_priors import DataShaped, FromPool, NoisedShare, PerColumn
 from ncprior.tables.input_features import coloring_matrix, principal_components
 
 ROWS = 4000
@@ -183,6 +183,30 @@ def test_noise_on_some_rows_is_that_of_the_first_ones(inputs):
         NoisedShare(Gaussian(0.5), 0.25)(inputs, key=KEY), Gaussian(0.5)(inputs[:1000], key=KEY)
     )
     assert len(NoisedShare(Gaussian(0.5), 0.01)(inputs[:3], key=KEY)) == 1
+
+
+def test_rows_from_a_pool_are_drawn_alike_and_whole(inputs):
+    pool = np.arange(10, dtype=np.float32)[:, None] * [1.0, 10.0, 100.0]
+    found = np.asarray(FromPool(pool)(inputs, key=KEY))
+    assert found.shape == inputs.shape
+    np.testing.assert_array_equal(found, pool[found[:, 0].astype(int)])
+    assert stats.chisquare(np.bincount(found[:, 0].astype(int), minlength=10)).pvalue > 0.01
+
+
+def test_a_share_of_the_rows_comes_from_the_pool_and_the_others_are_noised(inputs):
+    pool = np.full((2, 3), 99.0, np.float32)
+    found = np.asarray(FromPool(pool, Gaussian(0.5), 0.3)(inputs, key=KEY))
+    drawn = (found == 99.0).all(1)
+    assert abs(drawn.mean() - 0.3) < 4 * np.sqrt(0.21 / ROWS)
+    np.testing.assert_allclose((found - np.asarray(inputs))[~drawn].std(0), 0.5, rtol=0.05)
+
+
+def test_a_pool_of_other_columns_or_without_rows_is_refused(inputs):
+    with pytest.raises(ValueError, match="the pool has 2 columns, the inputs have 3"):
+        FromPool(jnp.zeros((5, 2)))(inputs, key=KEY)
+    for shape in ((0, 3), (3,)):
+        with pytest.raises(ValueError, match="a pool has rows and columns"):
+            FromPool(jnp.zeros(shape))
 
 
 def test_shaped_noise_has_its_scale_in_every_column():

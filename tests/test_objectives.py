@@ -79,6 +79,11 @@ BY_HAND = {
     "mean_ncp": (MeanNCP(), kl(TARGETS, 1.0, MEAN + SHIFT, STD + SHIFT).sum(-1)),
     "mean_ncp_wide": (MeanNCP(OutputPrior(3.0)), kl(TARGETS, 3.0, MEAN + SHIFT, STD + SHIFT).sum(-1)),
     "mean_ncp_constant": (MeanNCP(OutputPrior(1.0, 0.2)), kl(0.2, 1.0, MEAN + SHIFT, STD + SHIFT).sum(-1)),
+    "mean_ncp_prediction": (MeanNCP(OutputPrior(1.0, "prediction")), kl(0.0, 1.0, 0.0, STD + SHIFT).sum(-1)),
+    "predictive_ncp_prediction": (
+        PredictiveNCP(OutputPrior(1.0, "prediction", "reverse")),
+        kl(0.0, NOISE + SHIFT, 0.0, 1.0).sum(-1),
+    ),
     "mean_ncp_reverse": (
         MeanNCP(OutputPrior(direction="reverse")),
         kl(MEAN + SHIFT, STD + SHIFT, TARGETS, 1.0).sum(-1),

@@ -1,5 +1,6 @@
 """Output priors: their centre, and the direction of the divergence from them."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,14 +19,14 @@ def kl(mean_p, std_p, mean_q, std_q):
 
 def test_without_arguments_it_is_a_unit_normal_around_the_target_compared_forward():
     prior = OutputPrior()
-    np.testing.assert_array_equal(prior(TARGETS).mean, TARGETS)
-    assert prior(TARGETS).std == 1.0
+    np.testing.assert_array_equal(prior(TARGETS, MODEL_MEAN).mean, TARGETS)
+    assert prior(TARGETS, MODEL_MEAN).std == 1.0
     assert prior.direction == "forward"
 
 
 def test_a_constant_centre_does_not_look_at_the_target():
     prior = OutputPrior(2.0, centre=0.5)
-    first, second = prior(TARGETS), prior(TARGETS + 1)
+    first, second = prior(TARGETS, MODEL_MEAN), prior(TARGETS + 1, MODEL_MEAN + 1)
     assert first.mean == second.mean == 0.5
     assert first.std == 2.0
 
@@ -39,6 +40,22 @@ def test_divergence_in_both_directions(centre, mean, std):
     assert forward.shape == reverse.shape == TARGETS.shape
     np.testing.assert_allclose(forward, kl(np.array(mean), std, MODEL_MEAN, MODEL_STD), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(reverse, kl(MODEL_MEAN, MODEL_STD, np.array(mean), std), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+def test_centred_at_the_prediction_only_the_spread_counts(direction):
+    prior = OutputPrior(0.7, "prediction", direction)
+    stds = (0.7, MODEL_STD) if direction == "forward" else (MODEL_STD, 0.7)
+    expected = kl(0.0, stds[0], 0.0, stds[1])
+
+    def loss(model):
+        return prior.divergence(TARGETS, model).sum()
+
+    model = Normal(jnp.asarray(MODEL_MEAN), jnp.asarray(MODEL_STD))
+    np.testing.assert_allclose(prior.divergence(TARGETS, model), expected, rtol=1e-4)
+    slopes = jax.grad(loss)(model)
+    np.testing.assert_array_equal(slopes.mean, 0)
+    assert (np.sign(slopes.std) == np.sign(MODEL_STD - 0.7)).all()
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse"])

@@ -228,12 +228,13 @@ def predict_normal(outputs: dict[str, PyTree[Array]]) -> Prediction:
 def predict_mixture(outputs: dict[str, PyTree[Array]], prior: OutputPrior) -> MixturePrediction:
     """A mixture of the network's normal, if in distribution, and the output prior, if not (Equation 8).
 
-    There is no target when predicting: an output prior centred at the target is centred at the network's mean.
+    There is no target when predicting: an output prior centred at the target is centred at the network's mean, like one
+    centred at the prediction.
     """
     mean: Normal = outputs["mean"]
     ood: Bernoulli = outputs["ood"]
     inside = jnp.asarray(mean.mean)
-    outside = prior(inside)
+    outside = prior(inside, inside)
     zeros = jnp.zeros_like(inside)
 
     def parts(first: Float[Array, "outputs"], second: Float[ArrayLike, "*outputs"]) -> Float[Array, "outputs 2"]:

@@ -60,8 +60,9 @@ class PaperSettings:
     """Weight of the NCP term of BBB+NCP and Det+NCP."""
     output_std: Positive = 1.0
     """sigma_y (or sigma_mu), the standard deviation of the output prior."""
-    output_centre: Literal["target"] | Number = "target"
-    """Centre of the output prior: the target of the clean row, or a constant."""
+    output_centre: Literal["target", "prediction"] | Number = "target"
+    """Centre of the output prior: the target of the clean row, the model's own mean (the prior then changes only the
+    spread), or a constant."""
     direction: Literal["forward", "reverse"] = "forward"
     """Direction of the KL divergence of the NCP term."""
     noise_prior_std: Positive | None = None

@@ -1,4 +1,4 @@
-"""Input priors beyond the paper, used for people's tables: radial and coloured noise, and a prior for each column."""
+"""Input priors beyond the paper: radial and coloured noise, rows of a pool, and a prior for each column."""
 
 from collections.abc import Sequence
 
@@ -67,6 +67,40 @@ class DataShaped(eqx.Module):
         shaped = jax.random.bernoulli(key_share, self.share, (len(inputs), 1))
         colours = jnp.asarray(self.colours)
         return inputs + self.scale * jnp.where(shaped, noise[:, : colours.shape[1]] @ colours.T, noise)
+
+
+class FromPool(eqx.Module):
+    """Rows drawn from a pool of unlabelled rows, with replacement, so that the model is unsure where it will be asked.
+
+    A drawn row has nothing to do with the target of the row that it replaces: centre the output prior at the prediction
+    or at a constant.
+
+    Attributes:
+        pool: The rows to draw from.
+        noise: An input prior for the rows that are not drawn from the pool; None draws all of them.
+        share: Probability that a row is drawn from the pool, if there is an input prior for the others.
+    """
+
+    pool: Float[ArrayLike, "pool inputs"]
+    noise: InputPrior | None = None
+    share: Float[ArrayLike, ""] = 0.5
+
+    def __check_init__(self) -> None:
+        shape = jnp.shape(self.pool)
+        if len(shape) != 2 or not shape[0]:
+            raise ValueError(f"a pool has rows and columns, got an array of shape {shape}")
+
+    def __call__(self, inputs: Float[Array, "rows inputs"], *, key: PRNGKeyArray) -> Float[Array, "rows inputs"]:
+        """Rows of the pool, as many as inputs."""
+        pool = jnp.asarray(self.pool, inputs.dtype)
+        if pool.shape[1] != inputs.shape[1]:
+            raise ValueError(f"the pool has {pool.shape[1]} columns, the inputs have {inputs.shape[1]}")
+        key_rows, key_share, key_noise = jax.random.split(key, 3)
+        drawn = pool[jax.random.randint(key_rows, (len(inputs),), 0, len(pool))]
+        if self.noise is None:
+            return drawn
+        from_pool = jax.random.bernoulli(key_share, self.share, (len(inputs), 1))
+        return jnp.where(from_pool, drawn, self.noise(inputs, key=key_noise))
 
 
 class PerColumn(eqx.Module):

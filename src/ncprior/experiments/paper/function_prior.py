@@ -126,7 +126,7 @@ def _labelled(labels: int) -> Dataset:
 
 def _fantasised(data: Dataset, seeds: int, settings: Settings) -> Dataset:
     """The rows once for each seed, with targets drawn from the output prior."""
-    centre = 0.0 if settings.output_centre == "target" else float(settings.output_centre)
+    centre = 0.0 if isinstance(settings.output_centre, str) else settings.output_centre
     shape = (seeds * len(data.train_inputs), 1)
     targets = centre + settings.output_std * np.random.default_rng(1).normal(size=shape)
     return data._replace(train_inputs=np.tile(data.train_inputs, (seeds, 1)), train_targets=targets.astype(np.float32))
