@@ -279,7 +279,9 @@ def test_normal_prediction_keeps_noise_and_uncertainty_apart():
     np.testing.assert_array_equal(found.uncertainty, SAYS["mean"].std)
 
 
-@pytest.mark.parametrize(("centre", "means"), [("target", [0.5, -1.0]), ("prediction", [0.5, -1.0]), (0.25, [0.25, 0.25])])
+@pytest.mark.parametrize(
+    ("centre", "means"), [("target", [0.5, -1.0]), ("prediction", [0.5, -1.0]), (0.25, [0.25, 0.25])]
+)
 def test_mixture_is_the_network_inside_and_the_output_prior_outside(centre, means):
     y = np.array([0.1, 0.7])
     network = stats.norm([0.5, -1.0], np.hypot([0.3, 0.2], [0.4, 2.0]))
