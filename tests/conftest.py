@@ -1,5 +1,6 @@
 """Two devices for every test, as on a machine with two cores, whatever this one has."""
 
+import importlib.util
 import os
 import signal
 import time
@@ -33,6 +34,18 @@ from ncprior.tables import search
 from ncprior.tables.programs import Engine
 
 jax.config.update("jax_num_cpu_devices", 2)
+
+WITH_TORCH = importlib.util.find_spec("torch") is not None
+collect_ignore_glob = [] if WITH_TORCH else ["test_torch_*.py"]
+
+
+def pytest_report_header():
+    return (
+        None
+        if WITH_TORCH
+        else "PyTorch is not installed: tests of ncprior.torch are left out, `make test-torch` has them"
+    )
+
 
 # Many tests compile the same programs: the first one keeps them for the others.
 jax.config.update("jax_compilation_cache_dir", os.environ["XDG_CACHE_HOME"])

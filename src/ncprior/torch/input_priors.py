@@ -39,11 +39,6 @@ class _Scaled(nn.Module):
         self._number = float(scale) if scale.ndim == 0 else None  # needs no copy to the inputs' device
 
     def _scaled(self, inputs: Tensor, noise: Tensor) -> Tensor:
-        if not inputs.is_floating_point():
-            raise UserError(
-                f"{type(self).__name__} noise needs floating-point inputs, got {inputs.dtype}: convert them with "
-                ".float(), or noise codes of categories with FlipCategories"
-            )
         return inputs + (self.std.to(inputs) if self._number is None else self._number) * noise
 
     def extra_repr(self) -> str:
@@ -152,7 +147,7 @@ class DataShaped(nn.Module):
     def forward(self, inputs: Tensor, *, generator: Generator | None = None) -> Tensor:
         """Noised inputs of the same shape."""
         noise = noised(self.noise, torch.zeros_like(inputs), generator)
-        shaped = _rand(inputs, (len(inputs), 1), generator) < self.share
+        shaped = _chosen(inputs, self.share, generator)
         colours = self.colours.to(inputs)
         coloured = noise[:, : colours.shape[1]] @ colours.T
         return inputs + self.scale.to(inputs) * torch.where(shaped, coloured, noise)
@@ -217,7 +212,7 @@ class FromPool(nn.Module):
         drawn = self.pool[rows.to(self.pool.device)].to(inputs)
         if self.noise is None:
             return drawn
-        from_pool = _rand(inputs, (len(inputs), *[1] * (inputs.ndim - 1)), generator) < self.share
+        from_pool = _chosen(inputs, self.share, generator)
         return torch.where(from_pool, drawn, noised(self.noise, inputs, generator))
 
 
@@ -251,8 +246,24 @@ def _held(priors: list[InputPrior]) -> Sequence[InputPrior]:
 
 
 def _randn(inputs: Tensor, shape: Sequence[int], generator: Generator | None) -> Tensor:
+    _check_floating(inputs)
     return torch.randn(shape, dtype=inputs.dtype, device=inputs.device, generator=generator)
 
 
 def _rand(inputs: Tensor, shape: Sequence[int], generator: Generator | None) -> Tensor:
+    _check_floating(inputs)
     return torch.rand(shape, dtype=inputs.dtype, device=inputs.device, generator=generator)
+
+
+def _check_floating(inputs: Tensor) -> None:
+    if not inputs.is_floating_point():
+        raise UserError(
+            f"noise is added to floating-point inputs, got {inputs.dtype}: convert them with .float(), or noise codes "
+            "of categories with FlipCategories"
+        )
+
+
+def _chosen(inputs: Tensor, probability: float, generator: Generator | None) -> Tensor:
+    """Which rows are chosen, each with this probability, in a shape that goes with the inputs."""
+    shape = (len(inputs), *[1] * (inputs.ndim - 1))
+    return torch.rand(shape, device=inputs.device, generator=generator) < probability

@@ -41,6 +41,9 @@ class Outputs(NamedTuple):
     @property
     def belief(self) -> Normal | None:
         """The belief over the mean, one for each row and output; None for a point estimate."""
+        if self.drawn:
+            samples = Samples(self.means, self.noises)
+            return Normal(samples.mean, samples.uncertainty)
         if len(self.means) > 1:
             mixture = Mixture(self.means, self.noises, self.uncertainties, self.shares)
             return Normal(mixture.mean, mixture.uncertainty)
