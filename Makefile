@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint coverage docs wheel test-lowest bench lock clean
+.PHONY: demo test test-torch lint coverage docs wheel test-lowest bench lock clean
 
 demo: $(VENV)/installed  ## Install, run the toy experiment in a quick version, say where the report is
 	rm -rf runs/demo
@@ -13,6 +13,9 @@ demo: $(VENV)/installed  ## Install, run the toy experiment in a quick version, 
 
 test: $(VENV)/tested lint  ## Linters, spelling, types, layers, tests and doctests
 	$(BIN)/python -m pytest
+
+test-torch: $(VENV)/torch  ## The tests and doctests of ncprior.torch, whose extra is too large for `make test`
+	$(BIN)/python -m pytest src/ncprior/torch $(wildcard tests/test_torch_*.py)
 
 lint: $(VENV)/tested  ## What `make test` checks before it runs the tests
 	$(BIN)/ruff format --check .
@@ -52,8 +55,8 @@ lock:
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet "pip>=25.1"
-	$(PIP) install --quiet -e ".[flights]" --group dev
-	$(PIP) freeze --exclude-editable > requirements.lock
+	$(PIP) install --quiet -e ".[flights,torch]" --group dev
+	$(PIP) freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
 
 $(VENV)/installed: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -69,7 +72,11 @@ $(VENV)/tested: requirements.lock pyproject.toml
 $(VENV)/documented: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet "pip>=25.1"
-	$(PIP) install --quiet --constraint requirements.lock -e ".[flights]" --group docs
+	$(PIP) install --quiet --constraint requirements.lock -e ".[flights,torch]" --group docs
+	touch $@
+
+$(VENV)/torch: $(VENV)/tested
+	$(PIP) install --quiet --constraint requirements.lock -e ".[flights,torch]" --group test --group torch
 	touch $@
 
 clean:

@@ -10,6 +10,7 @@ wall time.
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ def main() -> None:
     one, every = (median([pair[i] for pair in pairs]) for i in (0, 1))
     results |= {"seeds_one_core_us": one, "seeds_all_cores_us": every, "seeds_speedup": one / every}
     results |= run_part("wide", devices=cores)
+    results |= run_part("torch", devices=1)
     arguments.out.write_text(json.dumps(results, indent=2) + "\n")
     show(results)
     print(f"written to {arguments.out}")
@@ -235,6 +238,71 @@ def scoring() -> dict[str, Any]:
     return {"scoring_ms": median(times) * 1e3, "scoring_gflops": rate, "scoring_share": rate / median(rates)}
 
 
+TORCH_NETWORKS = {"small": ((128, 128), 64), "wide": ((512, 512), 256)}
+"""Hidden layers and mini batches of the PyTorch networks: what suits a table, and one that is mostly multiplies."""
+
+
+def pytorch() -> dict[str, Any]:
+    """Training steps of PyTorch networks with `NCPLoss` against those without NCP; empty without PyTorch."""
+    if importlib.util.find_spec("torch") is None:
+        return {}
+    import torch
+    from torch import nn
+
+    from ncprior.torch import BayesianLinear, NCPLoss, Radial
+
+    torch.set_num_threads(1)
+
+    class Net(nn.Module):
+        def __init__(self, hidden: tuple[int, ...]) -> None:
+            super().__init__()
+            sizes = (8, *hidden)
+            layers = [[nn.Linear(a, b), nn.LeakyReLU()] for a, b in pairwise(sizes)]
+            self.trunk = nn.Sequential(*(module for pair in layers for module in pair))
+            self.mean, self.noise = BayesianLinear(hidden[-1], 1), nn.Linear(hidden[-1], 1)
+
+        def forward(self, x: Any) -> Any:
+            features = self.trunk(x)
+            mean, uncertainty = self.mean(features)
+            return mean, nn.functional.softplus(self.noise(features)) + 0.01, uncertainty
+
+    def likelihood(net: Any, x: Any, y: Any) -> Any:
+        mean, noise, uncertainty = net(x)
+        squares = ((y - mean) ** 2 + uncertainty**2) / noise**2
+        return (0.5 * squares + torch.log(noise)).mean()
+
+    def make_step(hidden: tuple[int, ...], loss: Any, x: Any, y: Any) -> Callable[[], None]:
+        torch.manual_seed(0)
+        net = Net(hidden)
+        optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            loss(net, x, y).backward()
+            optimizer.step()
+
+        return step
+
+    losses = {
+        "plain": likelihood,
+        "ncp": NCPLoss(Radial(1.0), gamma=0.1),
+        "all": NCPLoss(Radial(1.0), gamma=0.1, centre="prediction", away=True, noise_tie=0.1, weight_kl=1.0, rows=1000),
+    }
+    result: dict[str, Any] = {}
+    for name, (hidden, rows) in TORCH_NETWORKS.items():
+        torch.manual_seed(0)
+        x, y = torch.randn(rows, 8), torch.randn(rows, 1)
+        steps = {kind: make_step(hidden, loss, x, y) for kind, loss in losses.items()}
+        ratios: dict[str, list[float]] = {kind: [] for kind in losses}
+        for _ in range(REPEATS + 1):  # the first warms up
+            times = {kind: timed(lambda: [step() for _ in range(100)]) for kind, step in steps.items()}  # noqa: B023
+            for kind, seconds in times.items():
+                ratios[kind].append(seconds / times["plain"])
+        result |= {f"torch_{name}_us": times["plain"] / 100 * 1e6}
+        result |= {f"torch_{name}_{kind}_ratio": median(ratios[kind][1:]) for kind in ("ncp", "all")}
+    return result
+
+
 def compilations() -> dict[str, Any]:
     """How often the program of a run is compiled while labels arrive; the most of the four methods."""
     import jax
@@ -269,6 +337,7 @@ PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "wide": wide,
     "scoring": scoring,
     "compilations": compilations,
+    "torch": pytorch,
 }
 
 
@@ -294,6 +363,13 @@ def show(results: dict[str, Any]) -> None:
     share = f"{r['scoring_share']:.0%} of the multiply"
     table.add_row("scoring 700K x 8 and drawing", f"{r['scoring_ms']:.0f} ms", share, "at least 40% (55%)")
     table.add_row("programs compiled for a method", str(r["compilations"]), "", "1 for each method")
+    if "torch_small_us" not in r:
+        table.add_row("PyTorch step with NCP", "skipped: PyTorch is not installed (make test-torch)", "", "")
+    for name, (hidden, rows) in TORCH_NETWORKS.items() if "torch_small_us" in r else ():
+        for kind, label in (("ncp", "NCP"), ("all", "NCP and all other terms")):
+            what = f"PyTorch step, layers {hidden}, batch {rows}: {label}"
+            ratio = f"{r[f'torch_{name}_{kind}_ratio']:.2f} x without NCP"
+            table.add_row(what, f"{r[f'torch_{name}_us']:.0f} us without", ratio, "at most 2.2")
     Console().print(table)
 
 

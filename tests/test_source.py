@@ -19,7 +19,7 @@ def name(path):
     return path.relative_to(SOURCE).as_posix()
 
 
-@pytest.mark.parametrize("path", modules("core", "data", "tables"), ids=name)
+@pytest.mark.parametrize("path", modules("core", "data", "tables", "torch"), ids=name)
 def test_functions_have_few_positional_parameters(path):
     functions = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef))
     for function in functions:

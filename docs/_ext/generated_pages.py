@@ -21,6 +21,7 @@ from ncprior.cli.app import app as commands
 API = {
     "ncprior.core": "The paper: distributions, predictions, priors, networks, objectives, methods and training.",
     "ncprior.tables": "The estimator for tables, and what it is made of.",
+    "ncprior.torch": "NCP for PyTorch modules; all names of use are in `ncprior.torch` itself.",
     "ncprior.data": "Data sets, people's tables, and their encoding.",
 }
 """The folders of the API reference, and what is in them."""

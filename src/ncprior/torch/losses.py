@@ -180,7 +180,7 @@ class NCPLoss(_ContrastiveLoss):
             terms["noise_ncp"] = contrast(noised.average(scale_kl(prior, noised.noises)))
         if self.noise_tie:
             # No gradient flows to the noise at the rows, which is learned from the data alone.
-            at_rows = clean.rows(slice(len(view.noised_inputs))).noises.detach()
+            at_rows = clean.noises[:, : len(view.noised_inputs)].detach()
             terms["noise_tie"] = contrast(noised.average(scale_kl(at_rows, noised.noises)))
         if self.weight_kl:
             count = self._number_of_rows(rows, "weight_kl is divided by")

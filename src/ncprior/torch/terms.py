@@ -34,22 +34,30 @@ def away_from_data(view: View) -> Tensor:
     of the rows; see `ncprior.core.table_terms.AwayFromData`.
     """
     rows, noised = (part.flatten(1).to(view.targets.dtype) for part in (view.inputs, view.noised_inputs))
-    in_use = torch.ones(len(rows), dtype=torch.bool, device=rows.device) if view.weights is None else view.weights > 0
     origin = rows.mean(0)  # where products are rounded least
     rows, noised = rows - origin, noised - origin
+    sizes = (rows**2).sum(-1)
+    unused = None if view.weights is None else view.weights <= 0
 
-    def nearest(some: Tensor, others: Tensor) -> Tensor:
+    def distances(some: Tensor, sizes_of_some: Tensor) -> Tensor:
         # |a|^2 + |b|^2 - 2 a . b is far faster than differences; what rounding can have made is no distance.
-        sizes = (some**2).sum(-1)[:, None] + (rows**2).sum(-1)
-        squares = sizes - 2 * some @ rows.T
-        squares = torch.where(squares > 8 * torch.finfo(squares.dtype).eps * sizes, squares, 0.0)
-        return torch.where(others, squares, torch.inf).amin(1)
+        both = sizes_of_some[:, None] + sizes
+        squares = torch.addmm(both, some, rows.T, alpha=-2)
+        squares = torch.where(squares > 8 * torch.finfo(squares.dtype).eps * both, squares, 0.0)
+        return squares if unused is None else squares.masked_fill(unused, torch.inf)
 
     same = torch.eye(len(rows), dtype=torch.bool, device=rows.device)
-    own = nearest(rows, in_use[None] & ~same)
-    spacing = torch.nanquantile(torch.where(in_use & torch.isfinite(own), own, torch.nan), 0.5)
-    far = nearest(noised, in_use[None])
-    return 1 - torch.exp(-0.5 * far / (torch.nan_to_num(spacing) + 1e-6))
+    own = distances(rows, sizes).masked_fill(same, torch.inf).amin(1)
+    far = distances(noised, (noised**2).sum(-1)).amin(1)
+    return 1 - torch.exp(-0.5 * far / (_median(own if unused is None else own.masked_fill(unused, torch.inf)) + 1e-6))
+
+
+def _median(values: Tensor) -> Tensor:
+    """The median of those values that are finite; 0 without any."""
+    ordered = values.sort().values
+    count = torch.isfinite(ordered).sum()
+    middle = torch.stack([(count - 1).clamp(min=0) // 2, count // 2 * (count > 0)])
+    return torch.where(count > 0, ordered[middle.clamp(max=len(ordered) - 1)].mean(), 0.0)
 
 
 def check_positive(outputs: Outputs) -> None:

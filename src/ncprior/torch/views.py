@@ -29,10 +29,13 @@ class Outputs(NamedTuple):
     ood: Tensor | None
     drawn: bool
 
-    def rows(self, which: slice) -> "Outputs":
-        """The same for some of the rows."""
+    def split(self, rows: int) -> tuple["Outputs", "Outputs"]:
+        """The same for the first ``rows`` rows, and for the others."""
         tensors = {name: value for name, value in self._asdict().items() if isinstance(value, Tensor)}
-        return self._replace(**{name: value[:, which] for name, value in tensors.items()})
+        # One step back for each tensor; two slices would be two, each with a tensor of zeros.
+        parts = {name: value.tensor_split([rows], dim=1) for name, value in tensors.items()}
+        first, others = ({name: both[place] for name, both in parts.items()} for place in (0, 1))
+        return self._replace(**first), self._replace(**others)
 
     def average(self, values: Tensor) -> Tensor:
         """The average over members or draws."""
@@ -83,8 +86,7 @@ class View(NamedTuple):
         rows, more = len(inputs), len(noised_inputs)
         norms = batch_norms(model)
         if not norms if one_pass is None else one_pass:
-            both = outputs_of(model(torch.cat([inputs, noised_inputs])), rows + more)
-            clean, at_noised = both.rows(slice(rows)), both.rows(slice(rows, None))
+            clean, at_noised = outputs_of(model(torch.cat([inputs, noised_inputs])), rows + more).split(rows)
         else:
             clean = outputs_of(model(inputs), rows)
             with frozen(norms):
