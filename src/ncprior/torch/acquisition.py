@@ -27,6 +27,9 @@ def information_gain(output: Any) -> Tensor:
     Args:
         output: What a model returned for a pool of rows; it needs an uncertainty.
 
+    Raises:
+        UserError: If the model is a point estimate.
+
     >>> gain = information_gain((torch.zeros(2), torch.ones(2), torch.tensor([0.1, 2.0])))
     >>> [round(float(one), 3) for one in gain]
     [0.005, 0.805]
@@ -36,7 +39,7 @@ def information_gain(output: Any) -> Tensor:
 
 def score(output: Any, name: str | Score = "information_gain") -> Tensor:
     """The score of each row ``[rows]``, more is better: one of `ncprior.core.acquisition.SCORES`, or a function."""
-    function, predicted, like = _score(name), *_prediction(output)
+    function, predicted, like = _score(name), *_prediction(output, name)
     return torch.from_numpy(np.array(function(predicted))).to(like.device)
 
 
@@ -64,7 +67,7 @@ def draw(
     Returns:
         The numbers of the rows.
     """
-    predicted, like = _prediction(output)
+    predicted, like = _prediction(output, score)
     rule = Acquisition(_score(score), temperature=temperature, draw=how)
     left = _excluded(excluded, len(predicted.mean), count)
     rows = rule(predicted, jnp.asarray(left), count, key=jax.random.key(seed))
@@ -134,13 +137,19 @@ def _score(name: str | Score) -> Score:
     return acquisition.SCORES[name].function
 
 
-def _prediction(output: Any) -> tuple[prediction.Predictive, Tensor]:
+_OF_UNCERTAINTY = ("information_gain", "uncertainty")
+"""Scores that are the same for all rows of a model without uncertainty."""
+
+
+def _prediction(output: Any, name: str | Score) -> tuple[prediction.Predictive, Tensor]:
     """The prediction of the package in what a model returned, and a tensor on the model's device."""
     given = prediction_of(output)
     found = outputs_of(given, len(given.mean) if isinstance(given, Prediction) else given.means.shape[1])
     like, belief = found.means, found.belief
     if found.shares is not None:
         return _mixture(found), like
+    if belief is None and name in _OF_UNCERTAINTY:
+        raise UserError(f"{name} needs a model with uncertainty, and this one has none: score it by predictive_std")
     mean = found.means[0] if belief is None else belief.mean
     noise = torch.sqrt(found.average(found.noises**2))
     uncertainty = torch.zeros_like(mean) if belief is None else belief.std

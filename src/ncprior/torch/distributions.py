@@ -27,7 +27,7 @@ class Normal(NamedTuple):
         return Normal(self.mean, noise).log_prob(value) - 0.5 * (self.std / noise) ** 2
 
 
-def scale_kl(std: Tensor, other: Tensor) -> Tensor:
+def scale_kl(std: Tensor, other: Tensor | float) -> Tensor:
     """``KL(N(m, std^2) || N(m, other^2))`` for equal means.
 
     >>> float(scale_kl(torch.tensor(2.0), torch.tensor(2.0)))

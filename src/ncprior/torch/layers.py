@@ -9,8 +9,9 @@ from torch import Generator, Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from ncprior.errors import UserError
-from ncprior.torch.distributions import Normal, normal_kl
-from ncprior.torch.predictions import Prediction, Samples, prediction_of
+from ncprior.torch.distributions import Normal, scale_kl
+from ncprior.torch.predictions import Samples
+from ncprior.torch.views import outputs_of
 
 _SMALLEST_VARIANCE = 1e-12
 """Added to the variance of a belief: the root of 0 has no gradient, and zero features make it 0."""
@@ -95,11 +96,8 @@ class BayesianLinear(nn.Module):
 
     def kl(self, prior_std: float = 0.1) -> Tensor:
         """``KL(q(theta) || N(0, prior_std^2))``, summed over the weights; divide it by the number of training rows."""
-        divergences = []
-        for belief in self.beliefs():
-            prior = Normal(torch.zeros_like(belief.mean), torch.full_like(belief.mean, prior_std))
-            divergences.append(normal_kl(belief, prior).sum())
-        return torch.stack(divergences).sum()
+        found = [(scale_kl(std, prior_std) + 0.5 * (mean / prior_std) ** 2).sum() for mean, std in self.beliefs()]
+        return torch.stack(found).sum()
 
     def sample(self, *, generator: Generator | None = None) -> LinearSample:
         """Draw one layer from the belief, to be used for all rows."""
@@ -158,8 +156,10 @@ class MCDropout(nn.Module):
 
     def forward(self, inputs: Tensor) -> Samples:
         """Draws of mean and noise, each ``[samples, rows, outputs]``."""
-        found = prediction_of(self.model(inputs.repeat(self.samples, *[1] * (inputs.ndim - 1))))
-        if not isinstance(found, Prediction) or found.uncertainty is not None:
+        found = outputs_of(
+            self.model(inputs.repeat(self.samples, *[1] * (inputs.ndim - 1))), self.samples * len(inputs)
+        )
+        if found.belief is not None:
             raise UserError("the model has an uncertainty of its own; MCDropout is for one that gives mean and noise")
-        means = found.mean.reshape(self.samples, len(inputs), *found.mean.shape[1:])
-        return Samples(means, torch.broadcast_to(found.noise, found.mean.shape).reshape(means.shape))
+        means, noises = (part.reshape(self.samples, len(inputs), -1) for part in (found.means, found.noises))
+        return Samples(means, noises)

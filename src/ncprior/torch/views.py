@@ -85,7 +85,8 @@ class View(NamedTuple):
         check_noised(inputs, noised_inputs)
         rows, more = len(inputs), len(noised_inputs)
         norms = batch_norms(model)
-        if not norms if one_pass is None else one_pass:
+        together = not norms if one_pass is None else one_pass
+        if together:
             clean, at_noised = outputs_of(model(torch.cat([inputs, noised_inputs])), rows + more).split(rows)
         else:
             clean = outputs_of(model(inputs), rows)
