@@ -243,6 +243,13 @@ def test_rows_of_weight_0_do_not_count():
     torch.testing.assert_close(loss(net, X, Y, weights=weights), loss(net, X[:15], Y[:15]), rtol=1e-4, atol=1e-5)
 
 
+def test_inputs_may_have_any_number_of_axes():
+    net, loss = net_of(), NCPLoss(shifted, away=True)
+    expected = loss(net, X, Y)
+    torch.testing.assert_close(loss(lambda x: net(x[:, None]), X[:, 0], Y), expected)
+    torch.testing.assert_close(loss(lambda x: net(x[:, 0, :, 0]), X[:, None, :, None], Y), expected)
+
+
 def test_a_generator_makes_a_loss_repeatable():
     net = net_of()
     one, two = (NCPLoss(Radial(1.0), generator=torch.Generator().manual_seed(1)) for _ in range(2))

@@ -70,6 +70,13 @@ def test_gaussian_noise_is_normal_with_this_std():
     assert np.abs(np.corrcoef(noise.T) - np.eye(3)).max() < 4 / np.sqrt(ROWS)
 
 
+def test_the_scale_of_noise_can_change_while_a_model_is_trained():
+    prior = Gaussian(0.5)
+    before = noise_of(prior)
+    prior.std.fill_(0.1)
+    np.testing.assert_allclose(noise_of(prior), before / 5, atol=1e-5)
+
+
 def test_uniform_noise_fills_two_sigma():
     assert stats.kstest(noise_of(Uniform(0.5)).ravel(), stats.uniform(-1.0, 2.0).cdf).pvalue > 0.01
 

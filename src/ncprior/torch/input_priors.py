@@ -36,10 +36,11 @@ class _Scaled(nn.Module):
         if not bool((scale >= 0).all()) or not bool(torch.isfinite(scale).all()):
             raise UserError(f"the std of {type(self).__name__} must not be negative, got {std}")
         self.register_buffer("std", scale, persistent=False)
-        self._number = float(scale) if scale.ndim == 0 else None  # needs no copy to the inputs' device
 
     def _scaled(self, inputs: Tensor, noise: Tensor) -> Tensor:
-        return inputs + (self.std.to(inputs) if self._number is None else self._number) * noise
+        # One number of the CPU goes with tensors of every device and precision as it is.
+        number = self.std.ndim == 0 and self.std.device.type == "cpu"
+        return inputs + (self.std if number else self.std.to(inputs)) * noise
 
     def extra_repr(self) -> str:
         """The scale."""

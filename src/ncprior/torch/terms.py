@@ -33,7 +33,7 @@ def away_from_data(view: View) -> Tensor:
     ``1 - exp(-d^2 / 2)``, with ``d`` the distance to the nearest row in units of the median nearest-neighbour distance
     of the rows; see `ncprior.core.table_terms.AwayFromData`.
     """
-    rows, noised = (part.flatten(1).to(view.targets.dtype) for part in (view.inputs, view.noised_inputs))
+    rows, noised = (part.reshape(len(part), -1).to(view.targets) for part in (view.inputs, view.noised_inputs))
     origin = rows.mean(0)  # where products are rounded least
     rows, noised = rows - origin, noised - origin
     sizes = (rows**2).sum(-1)
