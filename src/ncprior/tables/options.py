@@ -24,7 +24,9 @@ _NETWORK = {"trunk", "hidden", "leaky_slope", "noise_floor"}
 _BELIEF = {"belief_std", "bias_belief", "expectation", "weight_prior_std"}
 _NOISE = {"input_noise", "input_noise_std"}
 _OUTPUT_PRIOR = {"output_std", "output_centre"}
-_NCP = {"gamma", "gamma_per_label", "ncp_away", "direction"} | _NOISE | _OUTPUT_PRIOR
+_NOISED_TERMS = {"gamma_per_label", "ncp_away"} | _NOISE
+_GAMMA_TERMS = {"direction", "noise_prior_std"} | _OUTPUT_PRIOR
+_NCP = {"gamma", "direction"} | _NOISED_TERMS | _OUTPUT_PRIOR
 _MEAN_NCP = {"ncp_weight_kl", "noise_tie", "noise_prior_std"} | _NCP
 
 USED: dict[str, set[str]] = {
@@ -210,6 +212,10 @@ class FitOptions:
         if setting in ("hidden", "leaky_slope") and self.trunk is not None and self.method != "deep+ncp":
             return "a trunk of your own"
         given = self.settings or {}
+        # The noise tie is a term at noised inputs too. Its weight is gamma, unless the settings have another.
+        idle = _GAMMA_TERMS | (set() if given.get("noise_tie") else _NOISED_TERMS)
+        if setting in idle and "gamma" in USED[self.method] and given.get("gamma", self.gamma) == 0:
+            return "gamma 0"
         if setting in _OUTPUT_PRIOR and given.get("odc_prediction") == "blend":
             return "odc_prediction 'blend'"
         if setting == "weight_prior_std" and "ncp" in self.method and given.get("ncp_weight_kl") == 0:
