@@ -53,7 +53,19 @@ def test_a_head_without_covariances_is_refused_by_rules_that_need_them():
     assert len(model.suggest(X, n=3, acquisition="lcmd")) == 3
 
 
-def test_models_that_learned_nothing_take_batch_rules_too():
-    model = NCPRegressor(min_rows=1, epochs=2, members=2, hidden=(8,), random_state=0)
-    model.fit([[0.0], [1.0]], [0.0, 1.0])
-    assert len(model.suggest(np.linspace(-2, 2, 12)[:, None], 3, acquisition="max_det", random_state=0)) == 3
+@pytest.fixture(scope="module")
+def unlearned():
+    """A model of two rows, of which nothing can be learned."""
+    return NCPRegressor(min_rows=1, epochs=2, members=2, hidden=(8,), random_state=0).fit([[0.0], [1.0]], [0.0, 4.0])
+
+
+def test_functions_of_models_that_learned_nothing_spread_as_their_predictions(unlearned):
+    X = np.array([[-1.0], [0.0], [4.0]])
+    p, functions = unlearned.predict_distribution(X), unlearned.sample_functions(X, n=600, random_state=0)
+    assert (p.std >= 2 - 1e-5).all()  # that of the targets
+    np.testing.assert_allclose(functions.std(0), p.uncertainty, rtol=0.1)
+    np.testing.assert_allclose(functions.mean(0), p.mean, atol=4 * p.uncertainty.max() / 600**0.5)
+
+
+def test_models_that_learned_nothing_take_batch_rules_too(unlearned):
+    assert len(unlearned.suggest(np.linspace(-2, 2, 12)[:, None], 3, acquisition="max_det", random_state=0)) == 3

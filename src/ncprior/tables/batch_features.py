@@ -14,17 +14,39 @@ from ncprior.tables.programs import NOISE, UNCERTAINTY, chunked, padded_size
 
 
 def sample_functions(fitted: Fitted, table: pa.Table, count: int, key: Array) -> np.ndarray:
-    """Mean functions ``[count, rows, outputs]`` drawn from the members' beliefs, members drawn by their shares."""
+    """Draws mean functions from the members' beliefs, each from a member that is drawn by its share.
+
+    Predictions of a model that has learned nothing are wider than its members' beliefs (`Fitted.predict_encoded`).
+    Its functions are shifted at random by the difference, so that they spread as much.
+
+    Args:
+        fitted: The trained ensemble.
+        table: Rows at which to evaluate the functions.
+        count: How many functions to draw.
+        key: Random key.
+
+    Returns:
+        Values ``[count, rows, outputs]`` in units of the targets.
+    """
     inputs = fitted.encoder.transform(table)
     calibration = fitted.calibration
+    predicted = chunked(UNCERTAINTY, fitted.predict_encoded(inputs))
+    shift = np.sqrt(np.maximum(predicted**2 - _believed(fitted, inputs) ** 2, 0))
     functions = []
     for one in jax.random.split(key, count):
         key_member, key_function = jax.random.split(one)
         number = int(jax.random.choice(key_member, len(calibration.share), p=calibration.share))
         member = jax.tree.map(lambda leaf: leaf[number], fitted.weights)  # noqa: B023
         drawn, mean = chunked(lambda part: fitted.engine.sample(member, part, key_function), inputs)  # noqa: B023
-        functions.append(mean + calibration.uncertainty_scale[number] * (drawn - mean))
+        level = np.asarray(jax.random.normal(jax.random.fold_in(key_function, 0), (1, shift.shape[1])))
+        functions.append(mean + calibration.uncertainty_scale[number] * (drawn - mean) + level * shift)
     return fitted.target_shift + fitted.target_scale * np.stack(functions)
+
+
+def _believed(fitted: Fitted, inputs: np.ndarray) -> np.ndarray:
+    """The uncertainty ``[rows, outputs]`` of the members' beliefs, as it is if they have learned nothing, too."""
+    engine, members = fitted.engine, (fitted.weights, fitted.calibration)
+    return chunked(lambda part: UNCERTAINTY(engine.predict(*members, part)), inputs)
 
 
 _MAX_FEATURES = 256
@@ -95,9 +117,7 @@ def pick_batch(
 
         phi, std = (np.asarray(part) for part in chunked(sketched, inputs))
         seen = phi[:0]  # the belief knows the labelled rows
-        # What the members believe, before it is widened for what has learned nothing.
-        believed = chunked(lambda part: UNCERTAINTY(engine.predict(*members, part)), inputs)
-        if not np.allclose(std, root_mean_square(believed), rtol=0.01, atol=1e-4):
+        if not np.allclose(std, root_mean_square(_believed(fitted, inputs)), rtol=0.01, atol=1e-4):
             name = getattr(rule.function, "__name__", "the rule")
             raise UserError(
                 f"{name} goes by covariances of the mean, and the uncertainty of {engine.method.name} is not that of a "
