@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from ncprior.data import flights, toy
+from ncprior.data import flight_tables, flights, toy
 from ncprior.data.dataset import Dataset
 
 
@@ -30,7 +30,10 @@ def main() -> None:
         raise SystemExit(__doc__)
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    tables = {"toy": table(toy.load(), ["x"]), "nyc2013": table(flights.load(split="random"), list(flights.INPUTS))}
+    tables = {
+        "toy": table(toy.load(), ["x"]),
+        "nyc2013": table(flights.load(split="random"), list(flight_tables.INPUTS)),
+    }
     for name, rows in tables.items():
         csv.write_csv(rows, folder / f"{name}.csv")
         print(f"{folder / name}.csv: {rows.num_rows} rows, {rows.num_columns - 1} inputs")

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ncprior.data import flights
+from ncprior.data import flight_tables, flights
+from ncprior.data.dataset import Dataset
 from ncprior.errors import UserError
 
 COLUMNS = (
@@ -72,15 +73,15 @@ def save(folder: Path, rows: str = ROWS, name: str = "2008.csv", columns: str = 
     return folder / name
 
 
-def read(*paths: str | Path, planes: str | Path | None = None) -> flights.Flights:
-    return flights._dataexpo(paths, planes)
+def read(*paths: str | Path, planes: str | Path | None = None) -> flight_tables.Flights:
+    return flight_tables.read_dataexpo(paths, planes)
 
 
 def row(delay: float, *, day: int = 1, departure: int = 900, carrier: str = "WN", tail: str = "N1") -> str:
     return f"2008,1,{day},2,{departure},900,1000,{carrier},{tail},60,{delay},300,\n"
 
 
-def minutes(data: flights.Dataset) -> tuple[list[float], list[float]]:
+def minutes(data: Dataset) -> tuple[list[float], list[float]]:
     """The delays of the training rows and of the test rows, in order, in minutes."""
     parts = (data.train_targets, data.test_targets)
     train, test = ((data.target_shift + data.target_scale * part[:, 0]).round(3).tolist() for part in parts)
@@ -178,7 +179,7 @@ def test_planes_can_be_named_and_the_first_entry_of_a_plane_counts(tmp_path):
     named.write_text("year,tailnum\n1990,N1\n2000,N1\nNA,N2\n")
     table = read(file, planes=named)
     assert table.delay.tolist() == [1]
-    assert table.inputs[:, flights.INPUTS.index("plane age")].tolist() == [18]
+    assert table.inputs[:, flight_tables.INPUTS.index("plane age")].tolist() == [18]
 
 
 # Splits
@@ -223,7 +224,7 @@ def test_random_uses_every_flight_once_and_follows_the_seed(tmp_path):
 
 
 def test_at_most_the_benchmarks_number_of_flights_is_drawn(tmp_path, monkeypatch):
-    monkeypatch.setattr(flights, "_DRAWN", 16)
+    monkeypatch.setattr(flights, "DRAWN", 16)
     rows = "".join(row(delay, day=1 + delay // 10, departure=delay) for delay in range(100))
     train, test = split_of(tmp_path, rows)
     assert (len(train), len(test)) == (14, 2)
@@ -248,9 +249,9 @@ def test_the_test_rows_never_enter_the_statistics(tmp_path):
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), min_size=1, max_size=40), st.integers(0, 9))
 def test_every_order_has_each_flight_once(pairs, seed):
     plane, departed = np.array(pairs).T
-    table = flights.Flights(np.zeros((len(plane), 8)), plane * 1.0, departed, plane, plane == 0)
+    table = flight_tables.Flights(np.zeros((len(plane), 8)), plane * 1.0, departed, plane, plane == 0)
     for split in flights.SPLITS:
-        order = flights._order(table, split, seed)
+        order = flights.split_order(table, split, seed)
         assert sorted(order) == list(range(len(plane)))
         if split == "temporal":
             assert order.tolist() == sorted(range(len(plane)), key=lambda index: departed[index])
@@ -263,7 +264,7 @@ def test_every_order_has_each_flight_once(pairs, seed):
 
 
 def test_nyc2013_has_the_complete_flights_of_the_package():
-    table = flights._nyc2013(())
+    table = flight_tables.read_nyc2013(())
     assert table.inputs.shape == (273_853, 8)
     # Its first row: 1 January 2013, a Tuesday, UA 1545 to Houston with N14228, made in 1999.
     np.testing.assert_array_equal(table.inputs[0], [1, 1, 2, 14, 227, 1400, 517, 830])
