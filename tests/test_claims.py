@@ -8,7 +8,7 @@ from ncprior.report.claims.ablations import ablation_claims
 from ncprior.report.claims.flights import flights_claims
 from ncprior.report.claims.regression import regression_claims
 from ncprior.report.claims.robustness import flights_robustness_claims, toy_robustness_claims
-from ncprior.report.claims.toy import off_the_bands, rank_correlation, toy_claims
+from ncprior.report.claims.toy import measure_bands, rank_correlation, toy_claims
 from ncprior.report.claims.verdicts import RULE, all_of, claim, judge, lower, median, within
 
 SEEDS, EPOCHS = 5, 8
@@ -206,12 +206,12 @@ def test_a_seed_that_failed_after_the_last_evaluation_counts_as_failed(tmp_path)
 def test_measures_of_figure_1(tmp_path):
     world = toy_world()
     world["bbb"][1]["uncertainty"] = np.where(INSIDE, 0.5, 0.3)
-    found = off_the_bands(toy_records(tmp_path, world), "bbb")
+    found = measure_bands(toy_records(tmp_path, world), "bbb")
     np.testing.assert_array_equal(found.outside, np.ones(SEEDS))
     np.testing.assert_array_equal(found.uncertainty, np.zeros(SEEDS))
     np.testing.assert_array_equal(found.noise, np.full(SEEDS, 0.5))
     np.testing.assert_array_equal(found.correlation, np.zeros(SEEDS))
-    np.testing.assert_allclose(off_the_bands(Records.open(tmp_path / "run"), "bbb+ncp").correlation, 1)
+    np.testing.assert_allclose(measure_bands(Records.open(tmp_path / "run"), "bbb+ncp").correlation, 1)
 
 
 def test_claims_about_methods_that_were_not_run_are_left_out(tmp_path):
@@ -315,7 +315,7 @@ FIGURE5 = {
     "BBB+NCP has the best NLPD for all noise sizes below 0.6": lambda w: worse(
         w, "odc+ncp", "test_nlpd", "uniform", 0.5, 1.2
     ),
-    "ODC+NCP trades": lambda w: w["odc+ncp"].update(swept(lambda _, size: 4 + size, lambda _, size: 2 + size)),
+    "ODC+NCP has a trade-off": lambda w: w["odc+ncp"].update(swept(lambda _, size: 4 + size, lambda _, size: 2 + size)),
 }
 
 

@@ -1,6 +1,6 @@
-"""How a run differs from the experiment that it stands for: quick runs, fewer seeds, changed settings.
+"""How a run differs from the paper's experiment: quick runs, fewer seeds, changed settings.
 
-Pages say so above their verdicts, which are then no verdicts on the paper.
+A page says so above its verdicts, as they are then about this run and not about the paper.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from ncprior.report.sections import plain
 
 
 class Experiment(NamedTuple):
-    """The experiment of the paper, and its quick version."""
+    """An active learning experiment: schedules of the full and the quick version, seeds and presets of the full one."""
 
     schedule: Schedule
     quick: Schedule
@@ -35,7 +35,7 @@ EXPERIMENTS = {
 
 
 def active_learning_note(records: Records) -> str:
-    """How a run of active learning differs from the paper's, in a sentence; empty if it does not."""
+    """A sentence on how a run of active learning differs from the paper's; empty if it does not."""
     config, experiment = records.config, EXPERIMENTS[records.experiment]
     changed = _changed(config["schedule"], dataclasses.asdict(experiment.schedule))
     changed += _changed(config["settings"], dataclasses.asdict(experiment.presets[config["preset"]]))
@@ -45,7 +45,7 @@ def active_learning_note(records: Records) -> str:
 
 
 def regression_note(records: Records) -> str:
-    """How a run of the regression on all rows differs from the paper's, in a sentence; empty if it does not."""
+    """A sentence on how a run of the regression on all rows differs from the paper's; empty if it does not."""
     config = records.config
     paper = {"recipe": "paper", "rows": None}
     changed = _changed({name: config[name] for name in paper}, paper)
@@ -54,9 +54,12 @@ def regression_note(records: Records) -> str:
 
 
 def quick_note(config: Mapping[str, object], quick: Mapping[str, object], estimator: Mapping[str, object]) -> str:
-    """That a run of ``evaluate`` or ``simulate`` is a quick one, in a sentence; empty if it is not.
+    """A sentence that says so if a run of ``evaluate`` or ``simulate`` is a quick one; otherwise empty.
 
-    ``quick`` and ``estimator`` are what the quick version has.
+    Args:
+        config: The configuration of the run.
+        quick: What ``--quick`` changes in the configuration.
+        estimator: Arguments of the estimator that ``--quick`` changes.
     """
     arguments = config["estimator"]
     assert isinstance(arguments, Mapping)
@@ -71,13 +74,13 @@ def _note(quick: bool, changed: list[str]) -> str:
     if not changed:
         return ""
     begin = "This is a quick run" if quick else "This run is not the paper's experiment"
-    return f"{begin} ({', '.join(changed)}). The verdicts below are on this run, and none on the paper."
+    return f"{begin} ({', '.join(changed)}). The verdicts below are about this run, not about the paper."
 
 
 def _changed(own: Mapping[str, object], paper: Mapping[str, object]) -> list[str]:
-    """Values that are not the paper's; tuples are lists on record, and what is not on record is not known to differ."""
+    """Values that differ from the paper's, as words. Names that the run has not recorded are passed over."""
     return [
         f"{name.replace('_', ' ')} {plain(own[name])} instead of {'all' if value is None else plain(value)}"
         for name, value in paper.items()
-        if name in own and own[name] != (list(value) if isinstance(value, tuple) else value)
+        if name in own and own[name] != (list(value) if isinstance(value, tuple) else value)  # JSON has no tuples
     ]

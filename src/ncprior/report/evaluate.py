@@ -1,4 +1,4 @@
-"""The page of ``ncprior evaluate``: how far the uncertainty can be trusted on a table."""
+"""The page of ``ncprior evaluate``: how well the predicted uncertainty agrees with the errors on a table."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -11,8 +11,8 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from ncprior.errors import UserError
 from ncprior.experiments import evaluate
 from ncprior.experiments.baselines import BASELINES
-from ncprior.experiments.evaluate import method_style
 from ncprior.experiments.records import Records, Summary
+from ncprior.experiments.variants import method_style
 from ncprior.report.claims.verdicts import FEWEST_SEEDS, all_of, judge, lower
 from ncprior.report.differences import quick_note
 from ncprior.report.sections import Cell, Picture, Section, Table, name_cell, number
@@ -27,9 +27,9 @@ _HEADINGS: dict[evaluate.Metric, str] = {
     "seconds": "Training (s)",
 }
 CHECKED = (0.2, 0.5, 0.8, 0.9, 0.95)
-"""Levels of intervals that must all be close to what they promise."""
+"""Levels of the intervals whose coverage the verdict checks."""
 TOLERANCE = 0.05
-"""How far the share of rows in an interval may be off its level, beside sampling error."""
+"""How far the coverage of an interval may be from its level, in addition to sampling error."""
 _SPLITS = {
     "random": "a tenth of the rows, drawn at random",
     "gap": "the middle third of the rows by one input: a gap in the training data",
@@ -39,7 +39,11 @@ _SPLITS = {
 
 
 def evaluate_section(records: Records) -> Section:
-    """Metrics by method, the calibration curve, error against uncertainty, and detection."""
+    """The section of a run: metrics by method, the calibration curve, error against uncertainty, and detection.
+
+    Raises:
+        UserError: If every run failed.
+    """
     results = evaluate.write_results(records)
     config, methods = results["config"], results["methods"]
     if not methods:
@@ -55,16 +59,16 @@ def evaluate_section(records: Records) -> Section:
     )
     detected = _detecting(methods)
     caption = (
-        "Calibration: the share of test rows inside their central intervals, which should be the level itself; below "
-        "the diagonal a method is too sure of itself. Error against uncertainty: rows in ten groups from the least to "
-        "the most uncertain, the predicted standard deviation of each against its error (both in units of "
-        f"{config['target']}); above the diagonal errors are larger than predicted. A method with the same uncertainty "
-        "for every row is a single point."
+        "Calibration: the share of test rows inside their central intervals, which should equal the level; below the "
+        "diagonal a method is overconfident. Error against uncertainty: the rows in ten groups from the least to the "
+        "most uncertain, with the predicted standard deviation and the error of each group (both in units of "
+        f"{config['target']}); above the diagonal the errors are larger than predicted. A method with the same "
+        "uncertainty for every row is a single point."
     )
     if detected:
         caption += (
-            " Detection: how often a test row is more uncertain than a row that is like those of training and was held "
-            "out from it; 0.5 is chance."
+            " Detection: the probability that a test row is more uncertain than a held-out row like those of training; "
+            "0.5 is chance."
         )
     draw = partial(draw_trust, methods, label(config["target"]), detected)
     picture = Picture("trust", "How far the uncertainty can be trusted", caption, draw)
@@ -78,9 +82,11 @@ def evaluate_section(records: Records) -> Section:
 
 
 def verdict(results: evaluate.Results, densities: dict[str, np.ndarray]) -> str:
-    """In a sentence, what the numbers of the first method that is not a baseline mean.
+    """A sentence on what the numbers of the first network mean: its calibration, and its rank among the methods.
 
-    ``densities`` are the NLPDs of the methods on each of the splits.
+    Args:
+        results: The results of the run.
+        densities: NLPD of each method on each split ``[splits]``.
     """
     methods = results["methods"]
     name = next((name for name in methods if name not in BASELINES), next(iter(methods)))
@@ -113,9 +119,13 @@ def verdict(results: evaluate.Results, densities: dict[str, np.ndarray]) -> str:
 
 
 def off_levels(calibration: dict[str, float], rows: int) -> tuple[dict[float, float], dict[float, float]]:
-    """The levels whose intervals hold too few rows, and those that hold too many, with the share that they hold.
+    """Levels whose intervals contain too few rows, and those whose contain too many, each with its coverage.
 
-    That is, more than `TOLERANCE` and two standard errors of a share in so many test rows from what they promise.
+    A coverage is off if it differs from the level by more than `TOLERANCE` and two standard errors.
+
+    Args:
+        calibration: Coverage by level.
+        rows: Number of test rows, from which the standard error follows.
     """
     sure: dict[float, float] = {}
     unsure: dict[float, float] = {}
@@ -127,7 +137,7 @@ def off_levels(calibration: dict[str, float], rows: int) -> tuple[dict[float, fl
 
 
 def _best_first(values: np.ndarray) -> tuple[int, float]:
-    """Orders methods: those that failed on the fewest splits first, then by mean density."""
+    """A sort key of methods: those that failed on the fewest splits first, then by mean NLPD."""
     finished = values[~np.isnan(values)]
     return len(values) - len(finished), float(finished.mean()) if len(finished) else np.inf
 
@@ -140,7 +150,7 @@ def _listed(words: Iterable[str]) -> str:
 def draw_trust(
     methods: dict[str, evaluate.MethodResult], unit: str, detected: list[str], *, narrow: bool = False
 ) -> Figure:
-    """Calibration curve, error against uncertainty, and bars of detection where test rows are unlike the others."""
+    """Draw the calibration curve, error against uncertainty and, if any method has it, bars of detection."""
     with figure_style():
         count = 3 if detected else 2
         figure, axes = new_panels(count, 3.0, narrow=narrow, widths=[1, 1, 0.8][:count])
@@ -168,7 +178,7 @@ def _draw_errors(axis: Axes, methods: dict[str, evaluate.MethodResult], unit: st
     for name, of in methods.items():
         style = method_style(name)
         std, rmse = (np.array([one[key] for one in of["bins"]], float) for key in ("std", "rmse"))
-        if std.max() <= 1.01 * std.min():  # the same for every row, so that groups mean nothing
+        if std.max() <= 1.01 * std.min():  # the same for every row: groups have no meaning
             std, rmse = (np.sqrt(np.mean(part**2, keepdims=True)) for part in (std, rmse))
         axis.plot(std, rmse, style.dash, color=style.colour, marker=style.marker, markersize=3)
         shown += [value for value in (*std, *rmse) if np.isfinite(value) and value > 0]
@@ -216,14 +226,14 @@ def _metrics_table(results: evaluate.Results) -> Table:
     rows = [[name_cell(name, method_style(name).title), *(cell(name, metric) for metric in shown)] for name in methods]
     note = (
         f"Mean ± standard deviation over splits and seeds, RMSE and CRPS in units of {results['config']['target']}. "
-        "Lower is better; coverage is best at 0.9, and detection at 1. The density of a method tells most: it rewards "
-        "exact means and honest uncertainty together. Baselines are run with one seed."
+        "Lower is better, except for coverage, which is best at 0.9, and detection, which is best at 1. NLPD is the "
+        "most informative: it rewards accurate means and honest uncertainty together. Baselines are run with one seed."
     )
     return Table("Methods", note, ["Method", *(_HEADINGS[metric] for metric in shown)], rows)
 
 
 def _densities(records: Records, results: evaluate.Results) -> dict[str, np.ndarray]:
-    """NLPD of every method on every split, mean over seeds; NaN where one failed."""
+    """NLPD of each method on each split ``[splits]``, mean over the seeds; NaN where a seed failed."""
     found: dict[str, list[list[float]]] = {name: [[] for _ in results["splits"]] for name in results["methods"]}
     for place, method, seed in evaluate.runs(records):
         if method in found:
@@ -233,7 +243,7 @@ def _densities(records: Records, results: evaluate.Results) -> dict[str, np.ndar
 
 
 def _splits_table(results: evaluate.Results, densities: dict[str, np.ndarray]) -> Table:
-    """The density of every method on every split."""
+    """The NLPD of each method on each split."""
     names = list(results["methods"])
     rows = []
     for i, split in enumerate(results["splits"]):

@@ -63,8 +63,8 @@ def collect_learning_curves(records: Records) -> dict[str, dict[str, Curve]]:
 def draw_learning_curves(curves: dict[str, dict[str, Curve]], unit: str = "", *, narrow: bool = False) -> Figure:
     """Train and test RMSE and NLPD against the number of labels, as in Figures 3 and 4 of the paper.
 
-    The vertical axes show the methods that stay near the best one; a method that leaves them is named, with its
-    final value, above the panel.
+    The vertical axes show the best method and those near it. A method that leaves a panel is named above it, with its
+    final value.
     """
     with figure_style():
         figure, axes = new_panels(len(_PANELS), 2.5, narrow=narrow)
@@ -88,7 +88,7 @@ def draw_learning_curves(curves: dict[str, dict[str, Curve]], unit: str = "", *,
 
 
 class Belief(NamedTuple):
-    """What one seed of a method predicts over the inputs, and what it has seen."""
+    """Predictions of one seed of a method on a grid of inputs, and the points with visible and hidden labels."""
 
     x: np.ndarray
     mean: np.ndarray
@@ -100,7 +100,7 @@ class Belief(NamedTuple):
 
 
 def collect_beliefs(records: Records, seed: int = 0) -> dict[str, Belief]:
-    """The predictions of one seed of every method, in the order of Figure 1."""
+    """Predictions of one seed of every method, with the methods in the order of Figure 1."""
     data = records.read_table("data.parquet")
     beliefs = {}
     order = ["det", "det+ncp", "bbb", "odc+ncp", "bbb+ncp"]
@@ -135,7 +135,7 @@ def draw_beliefs(beliefs: dict[str, Belief], *, narrow: bool = False) -> Figure:
             above.plot(*belief.hidden, ".", color="#555555", markersize=0.8, alpha=0.45)
             above.plot(*belief.visible, "o", color="black", markersize=2.6, markeredgewidth=0)
             above.set(title=title(name), ylim=(-2.6, 2.6))
-            # The score of a method without uncertainty is a proxy on another scale: each panel has its own.
+            # Each panel has a scale of its own: the score of a method without uncertainty is another one.
             low = min(belief.score.min(), 0.0)
             below.fill_between(x, low, belief.score, color=GAIN, linewidth=0)
             below.set(xlabel="x", ylim=(low, None), yticks=[], xlim=(x.min(), x.max()))
@@ -163,7 +163,7 @@ def _finite(values: np.ndarray) -> np.ndarray:
 
 
 def _limits(curves: dict[str, Curve]) -> tuple[float, float]:
-    """Limits that show the best method whole, and the others as far as they end near it."""
+    """Limits of the vertical axis: the whole curve of the best method, and of those that end near it."""
     curves = {name: curve for name, curve in curves.items() if np.isfinite(curve.mean[-1] + curve.std[-1])}
     if not curves:
         return 0.0, 1.0
@@ -185,7 +185,7 @@ def draw_robustness(
 ) -> Figure:
     """Final test RMSE and NLPD against the variance of the input noise, as in Figure 5 of the paper.
 
-    Solid lines are Gaussian and dashed lines uniform noise; the baselines, which have no input noise, are level.
+    Solid lines are Gaussian noise, dashed lines uniform noise. Level lines are baselines, which have no input noise.
     """
     with figure_style():
         figure, axes = new_panels(2, 2.9, narrow=narrow)

@@ -1,4 +1,4 @@
-"""The page of ``ncprior paper prior``: functions drawn before, from and after the noise contrastive prior."""
+"""The page of ``ncprior paper prior``: functions drawn before training, from the prior, and from the posterior."""
 
 import dataclasses
 from functools import partial
@@ -26,34 +26,34 @@ _TICKS: dict[str, Any] = {"color": "#555555", "markersize": 4, "markeredgewidth"
 
 
 class Functions(NamedTuple):
-    """The distribution over functions of one stage: its mean and standard deviation, draws, and what it was told."""
+    """The distribution over functions of one stage: mean, standard deviation, draws, and what it was trained on."""
 
     x: np.ndarray
     mean: np.ndarray
     std: np.ndarray
     draws: np.ndarray  # [functions, inputs]
     targets: tuple[np.ndarray, np.ndarray] | None  # inputs and targets of one seed, None if there are none
-    inputs: np.ndarray  # that noise is added to
+    inputs: np.ndarray  # to which noise is added
 
 
 def function_prior_section(records: Records) -> Section:
-    """Functions of every stage, and how far they spread."""
+    """The section of a run: functions of every stage, and their spread."""
     function_prior.write_results(records)
     config, results = records.config, records.read_json("results.json")
     settings, labels = config["settings"], config["schedule"]["initial"]
     caption = (
         "Functions drawn from the belief over the weights of BBB+NCP, with their mean and two standard deviations, "
-        f"over {config['seeds']} seeds. Ticks: the {labels} inputs that the input prior adds noise to. In this "
-        "order: the network as it begins; trained on the NCP term alone with a constant centre of the output prior; "
-        "the same with targets that every seed fantasises from the output prior (dots: those of seed 0); trained on "
-        "the NCP term and the labels (dots)."
+        f"over {config['seeds']} seeds. Ticks mark the {labels} inputs to which the input prior adds noise. From left "
+        "to right: the untrained network; trained on the NCP term alone, with a constant centre of the output prior; "
+        "the same with targets that each seed draws from the output prior (dots: those of seed 0); trained on the NCP "
+        "term and the labels (dots)."
     )
     draw = partial(draw_functions, collect(records))
     picture = Picture("function-prior", "Functions drawn from the prior", caption, draw)
     intro = (
-        "The noise contrastive prior is a prior over functions (Equation 3): the belief over weights after fitting "
-        "inputs and targets that are fantasised from the data prior, without any label. At noised inputs the functions "
-        f"should spread as the output prior does, with a standard deviation of {settings['output_std']:.3g}."
+        "The noise contrastive prior is a prior over functions (Equation 3): the belief over weights after training on "
+        "inputs and targets that are drawn from the data prior, without any label. At noised inputs the functions "
+        f"should have the standard deviation of the output prior, {settings['output_std']:.3g}."
     )
     rows = [
         [
@@ -68,8 +68,8 @@ def function_prior_section(records: Records) -> Section:
     ]
     header = ["Trained on", "Spread in the bands", "Spread elsewhere", "Mean in the bands", "Mean elsewhere"]
     note = (
-        "Root mean squares over the inputs of the standard deviation and of the mean of the functions, within the "
-        "bands that labels come from and elsewhere in the figure."
+        "Standard deviation and mean of the functions: root mean squares over the inputs, within the bands that labels "
+        "come from and elsewhere in the figure."
     )
     table = Table("How far functions spread", note, header, rows)
     stopped = [
@@ -78,14 +78,14 @@ def function_prior_section(records: Records) -> Section:
         for seed, why in seeds.items()
     ]
     quick = config["schedule"] == dataclasses.asdict(function_prior.QUICK)
-    quick_run = "This is a quick run, with a fifth of the epochs: run it without --quick for the whole."
+    quick_run = "This is a quick run, with a fifth of the epochs: run it without --quick for the full experiment."
     return Section(
         "The prior over functions", intro, [picture], [table], [], stopped, records, quick_run if quick else ""
     )
 
 
 def collect(records: Records) -> dict[str, Functions]:
-    """What every stage has on record."""
+    """The distribution over functions of every stage, from the records."""
     found = {}
     labels = records.config["schedule"]["initial"]
     for stage in function_prior.STAGES:
@@ -98,7 +98,7 @@ def collect(records: Records) -> dict[str, Functions]:
 
 
 def draw_functions(stages: dict[str, Functions], *, narrow: bool = False) -> Figure:
-    """A panel for each stage: functions, their mean and two standard deviations."""
+    """Draw a panel for each stage: functions, their mean and two standard deviations."""
     with figure_style():
         figure, axes = new_panels(len(stages), 2.3, narrow=narrow)
         highest = 1.1 * max(float(np.max(np.abs(of.mean) + 2 * of.std)) for of in stages.values())

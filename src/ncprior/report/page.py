@@ -1,4 +1,4 @@
-"""The report of a run: one HTML page that holds everything and opens without a server."""
+"""The report of a run: a single HTML file that contains its figures and opens without a server."""
 
 import base64
 import io
@@ -27,7 +27,17 @@ _FORMATS = ("svg", "png", "pdf")
 
 
 def report(folder: Path) -> Path:
-    """Draws the figures and the page of a run again from its records."""
+    """Draw the figures and the page of a run from its records.
+
+    Args:
+        folder: The folder of a finished run.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        UserError: If the folder has no run, or one that is not finished.
+    """
     records = Records.open(folder)
     if records.experiment == ALL:
         parts = [records.folder / name for name in records.config["parts"]]
@@ -37,7 +47,7 @@ def report(folder: Path) -> Path:
 
 
 ALL = "all"
-"""The experiment that is all the others."""
+"""The name of the experiment that consists of all others."""
 
 
 def _section(records: Records) -> Section:
@@ -51,7 +61,7 @@ def _section(records: Records) -> Section:
 
 
 def _unfinished(records: Records) -> list[str]:
-    """The methods of one of the paper's experiments that are not finished."""
+    """The methods of one of the paper's experiments that have not finished."""
     return unfinished_methods(records, records.config["methods"])
 
 
@@ -72,14 +82,14 @@ def _write_page(records: Records, heading: str, sections: list[Section]) -> Path
 
 
 class Image(NamedTuple):
-    """A figure as addresses that hold it whole: for a wide page and for a narrow one."""
+    """A figure as data URLs, for a wide page and for a narrow one."""
 
     wide: str
     narrow: str
 
 
 def _save(records: Records, picture: Picture) -> Image:
-    """Writes the figure in every format, and gives it as images of the page."""
+    """Write a figure in every format, and return it as images for the page."""
     wide, narrow = picture.draw(), picture.draw(narrow=True)
     for kind in _FORMATS:
         records.write_bytes(f"figures/{picture.name}.{kind}", _drawn(wide, kind))
@@ -87,7 +97,7 @@ def _save(records: Records, picture: Picture) -> Image:
 
 
 def _drawn(figure: Figure, kind: str) -> bytes:
-    # Without the date the same records give the same file.
+    # Without the date, the same records give the same file.
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
     buffer = io.BytesIO()
     with figure_style():
@@ -100,10 +110,10 @@ def _address(svg: bytes) -> str:
 
 
 def _origin(records: Records) -> dict[str, str]:
-    """Where the numbers of a run come from: configuration, versions, times."""
+    """Where the numbers of a run come from: configuration, versions and training times, as text by name."""
     found = {key: plain(value) for key, value in _flat(records.config).items()}
     for name in records.config.get("methods", ()):
-        # Only the paper's experiments keep their models; others have the time among their results.
+        # Only the paper's experiments save models, with the training time; others have it in their results.
         files = MethodFiles(records, name)
         seconds = files.model_notes().get("seconds") if files.finished else None
         if seconds is not None:
@@ -112,7 +122,7 @@ def _origin(records: Records) -> dict[str, str]:
 
 
 def _flat(value: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """A nested configuration with one key, its path, for each value."""
+    """A nested configuration as one dictionary, whose keys are paths such as ``settings.gamma``."""
     flat: dict[str, object] = {}
     for key, item in value.items():
         flat |= _flat(item, f"{prefix}{key}.") if isinstance(item, dict) else {f"{prefix}{key}": item}

@@ -1,4 +1,4 @@
-"""The sections of a page that report the paper's experiments: their figures, tables and verdicts."""
+"""Sections of a page about the paper's experiments: figures, tables and verdicts."""
 
 import dataclasses
 from functools import partial
@@ -28,7 +28,7 @@ PUBLISHED_TOY = {
     "bbb": {"test_rmse": "0.75 ± 0.31", "test_nlpd": "10.29 ± 8.05"},
     "det": {"test_rmse": "1.46 ± 0.64", "test_nlpd": "1.3e8 ± 1.7e8"},
 }
-"""Appendix C of the paper, at the end of the run; it prints no numbers for the NCP models."""
+"""Final values in appendix C of the paper, which has none for the NCP models."""
 
 _COLUMNS = {
     "test_rmse": "Test RMSE",
@@ -67,8 +67,8 @@ def ablations_section(records: Records) -> Section:
         _curves_picture(records, "curves", "Learning curves"),
     ]
     intro = (
-        "What the paper says makes no difference to BBB+NCP: the direction of the KL divergence of the NCP term (it is "
-        "the other one in the derivation of appendix B), and a normal prior on the weights beside NCP. The experiment "
+        "Two choices that, by the paper, make no difference to BBB+NCP: the direction of the KL divergence in the NCP "
+        "term (appendix B derives the other one), and a normal prior on the weights in addition to NCP. The experiment "
         "is active learning in one dimension."
     )
     tables = [_results_table(records, {}), _settings_table(records, PRESETS)]
@@ -146,7 +146,7 @@ def robustness_section(records: Records) -> Section:
 def _active_section(
     records: Records, title: str, intro: str, *, pictures: list[Picture], tables: list[Table], claims: list[Claim]
 ) -> Section:
-    """A section about active learning, with what stopped and how the run differs from the paper's."""
+    """A section about active learning, with the runs that stopped and how the run differs from the paper's."""
     differences = active_learning_note(records)
     return Section(title, intro, pictures, tables, claims, _stopped(records), records, differences)
 
@@ -171,8 +171,8 @@ def regression_section(records: Records) -> Section:
     ]
     notes = records.read_json("results.json")["notes"]
     note = (
-        "Rows marked as published are printed in the paper, on the authors' split, which is not known to be ours: "
-        "compare networks with the baselines on the same split. Networks: mean ± standard deviation over the seeds "
+        "Published rows are from the paper and on the authors' split, which may differ from this one: compare the "
+        "networks with the baselines, which are on the same split. Networks: mean ± standard deviation over the seeds "
         f"that finished. {' '.join(notes)}"
     )
     table = Table("Table 1", note, ["Model", "From", "Test NLPD", "Test RMSE (minutes)"], rows)
@@ -206,23 +206,23 @@ def _results_table(records: Records, published: dict[str, dict[str, str]]) -> Ta
         for name, metrics in results["methods"].items()
     ]
     note = (
-        "Mean ± standard deviation at the end over all runs of a method (its seeds, with every input noise if several "
-        "are compared); lower is better, except for coverage, which is best at 0.9. "
-        "Compare medians where a mean is ruled by a few seeds. Runs that stopped are in none of these numbers."
+        "Mean ± standard deviation at the end, over all runs of a method: its seeds, for every input noise if several "
+        "are compared. Lower is better, except for coverage, which is best at 0.9. Compare medians where a few seeds "
+        "dominate a mean. Runs that stopped early are left out."
     )
     if published:
-        note += " Published figures are those that the paper prints (appendix C), not of this run."
+        note += " Published numbers are from appendix C of the paper."
     return Table("Final results", note, ["Method", *_COLUMNS.values()], rows)
 
 
 def _settings_table(records: Records, presets: dict[str, Settings]) -> Table:
-    """What differs between the presets, and which values this run had."""
+    """The differences between the presets, and the values of this run."""
     config = records.config
     paper, reference = (dataclasses.asdict(presets[name]) for name in ("paper", "reference"))
     rows = [
         [
             Cell(name),
-            Cell(plain(config["settings"].get(name, "not on record"))),  # of a version without this setting
+            Cell(plain(config["settings"].get(name, "not on record"))),  # if the run's version lacked this setting
             Cell(said[0], plain(paper[name])),
             Cell(said[1], plain(reference[name])),
         ]
@@ -235,8 +235,8 @@ def _settings_table(records: Records, presets: dict[str, Settings]) -> Table:
     ]
     note = (
         "The published figures came from the authors' released code, which differs from the text of the paper. The "
-        f"preset 'paper' follows the text, 'reference' the code, but for the last {len(NOT_FOLLOWED)} rows, which are "
-        f"about scoring and drawing alone. This run began with '{config['preset']}'."
+        "preset 'paper' follows the text and 'reference' follows the code, except in the last "
+        f"{len(NOT_FOLLOWED)} rows, which concern scoring and drawing only. This run used '{config['preset']}'."
     )
     return Table(
         "What the presets mean", note, ["Setting", "This run", "The paper says", "The released code does"], rows
@@ -244,7 +244,7 @@ def _settings_table(records: Records, presets: dict[str, Settings]) -> Table:
 
 
 def _stopped(records: Records) -> list[str]:
-    """How many runs of each method stopped before their time, and why each of them did."""
+    """How many runs of each method stopped early, and why each of them did."""
     results = records.read_json("results.json")
     lines = []
     for name, runs in results["failed_seeds"].items():

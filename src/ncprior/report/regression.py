@@ -22,11 +22,11 @@ PUBLISHED: dict[str, tuple[float | None, float | None]] = {
     "BBB+NCP (the paper)": (4.38, 24.71),
     "ODC+NCP (the paper)": (4.38, 24.68),
 }
-"""Table 1 of the paper: NLPD and RMSE in minutes, on the authors' split, which is not known to be any of ours."""
+"""Table 1 of the paper: NLPD, and RMSE in minutes, on the authors' split, which may differ from ours."""
 
 
 class Baseline(NamedTuple):
-    """A baseline: how it is written and drawn, and what the table adds to that."""
+    """A baseline: its style, and details that the table adds to its title."""
 
     style: Style
     detail: str = ""
@@ -37,7 +37,7 @@ BASELINES = {
     "linear": Baseline(Style("Linear regression", "#777777", "-.")),
     "boosting": Baseline(Style("Boosted trees", "#777777", "--"), " (HistGradientBoosting, 400 iterations, 63 leaves)"),
 }
-"""What `ncprior.experiments.paper.regression.baselines` computes."""
+"""The baselines that `ncprior.experiments.paper.regression.baselines` computes."""
 
 _PANELS = {
     "train_rmse": "Train RMSE",
@@ -56,7 +56,7 @@ class Value(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the table: test and train NLPD and RMSE in the target's unit."""
+    """A row of the table: where it is from, NLPD and RMSE on test rows, and the same on training rows."""
 
     title: str
     kind: Literal["published", "baseline", "this run"]
@@ -102,7 +102,7 @@ def collect_table(records: Records) -> list[Row]:
 
 
 def collect_curves(records: Records) -> dict[str, dict[str, list[Curve]]]:
-    """Curves of all seeds by metric and method; a seed that stopped in its first epoch has none."""
+    """Curves of the seeds by metric and method. A seed that stopped in its first epoch has none."""
     curves: dict[str, dict[str, list[Curve]]] = {metric: {} for metric in _PANELS}
     for name in records.config["methods"]:
         files = MethodFiles(records, name)
@@ -134,9 +134,9 @@ def draw_curves(
     *,
     narrow: bool = False,
 ) -> Figure:
-    """Train and test RMSE and NLPD after every epoch, a line for each seed.
+    """Draw train and test RMSE and NLPD after every epoch, with a line for each seed.
 
-    A dot marks the weights that were kept, grey lines are the baselines.
+    A dot marks the epoch whose weights were kept. Grey lines are the baselines.
     """
     with figure_style():
         figure, axes = new_panels(len(_PANELS), 2.3, narrow=narrow)

@@ -1,4 +1,4 @@
-"""What a page is made of: sections with pictures and tables."""
+"""The parts of a report page: sections, which have pictures and tables."""
 
 from typing import NamedTuple, Protocol
 
@@ -9,7 +9,7 @@ from ncprior.report.claims.verdicts import Claim
 
 
 class Draw(Protocol):
-    """Draws a figure: for a wide page, or with its panels below each other for a narrow one."""
+    """A function that draws a figure, for a wide page or, with panels below each other, for a narrow one."""
 
     def __call__(self, *, narrow: bool = False) -> Figure:
         """The figure."""
@@ -25,16 +25,16 @@ class Picture(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What stands in a table: a number, smaller lines below it, and a published figure to compare it with."""
+    """A cell of a table: its text, a smaller line below it, and a published number to compare it with."""
 
     text: str
     small: str = ""
     published: str = ""
-    best: bool = False  # of its column
+    best: bool = False  # whether it is the best of its column
 
 
 class Table(NamedTuple):
-    """A table with a heading and a remark."""
+    """A table with its heading and a note."""
 
     title: str
     note: str
@@ -50,18 +50,22 @@ class Section(NamedTuple):
     pictures: list[Picture]
     tables: list[Table]
     claims: list[Claim]
-    stopped: list[str]  # runs that ended before their time, and why
+    stopped: list[str]  # runs that stopped early, and why
     records: Records
-    differences: str = ""  # from the experiment that the run stands for, in a sentence
+    differences: str = ""  # how the run differs from the full experiment, as a sentence
 
 
 def name_cell(name: str, title: str) -> Cell:
-    """The first cell of a row: the title, and the name on the command line if that is another."""
+    """The first cell of a row: the title and, if it is different, the name on the command line."""
     return Cell(title, "" if title.lower() == name else name)
 
 
 def number(value: float | None) -> str:
-    """A number as tables show it."""
+    """A number as text for a table; a dash for None and NaN.
+
+    >>> number(1.23456), number(0.00123456), number(None)
+    ('1.235', '0.00123', '–')
+    """
     if value is None or value != value:  # NaN
         return "–"
     if value and abs(value) < 0.01:
@@ -70,5 +74,5 @@ def number(value: float | None) -> str:
 
 
 def plain(value: object) -> str:
-    """A value of a configuration as tables show it."""
+    """A value of a configuration as text for a table."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

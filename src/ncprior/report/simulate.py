@@ -14,7 +14,7 @@ from ncprior.report.styles import add_legend, figure_style, label, legend_lines,
 
 
 def simulate_section(records: Records) -> Section:
-    """Learning curves of every rule, and the labels that it saves."""
+    """The section of a run: learning curves of every rule, and the labels that each rule saves."""
     results = simulate.write_results(records)
     config, labels = results["config"], results["counts"]
     intro = (
@@ -35,7 +35,7 @@ def simulate_section(records: Records) -> Section:
 
 
 def savings(results: simulate.Results) -> str:
-    """In a sentence, what the best rule saves, and whether the seeds settle it: five of them at least."""
+    """A sentence on how many labels the best rule saves, and whether the seeds, at least five, agree on it."""
     found = {rule: of["saved"]["rmse"] for rule, of in results["rules"].items() if rule != simulate.CONTROL}
     means = {rule: one["mean"] for rule, one in found.items() if one["mean"] is not None and np.isfinite(one["mean"])}
     if not means:
@@ -57,7 +57,7 @@ def savings(results: simulate.Results) -> str:
 def draw_simulation(
     labels: list[int], rules: dict[str, simulate.RuleResult], unit: str, seeds: int, *, narrow: bool = False
 ) -> Figure:
-    """RMSE and NLPD on test rows against the number of labels, for each rule: means with their standard errors."""
+    """Draw RMSE and NLPD on test rows against the number of labels: mean and standard error for each rule."""
     with figure_style():
         figure, axes = new_panels(2, 3.0, narrow=narrow)
         for axis, metric in zip(axes, simulate.COMPARED, strict=True):
@@ -84,10 +84,10 @@ def _saved_table(results: simulate.Results) -> Table:
             cells.append(_saving(of["saved"][metric]) if rule != simulate.CONTROL else Cell("–", "the control"))
         rows.append([*cells, Cell(number(of["seconds"]))])
     note = (
-        "Labels saved: how many fewer than random a rule needs for the same value, in percent of random's, on average "
-        "along random's curve; negative if it needs more. A value that a rule never reaches counts as reached with its "
-        "last label. From the mean curves, with the middle 90% over draws of the seeds; if that range holds 0, or "
-        f"with fewer than {FEWEST_SEEDS} seeds, they do not settle it."
+        "Labels saved: how many fewer labels than random a rule needs for the same value, in percent, averaged along "
+        "random's curve; negative if it needs more. A value that a rule never reaches counts as reached with its last "
+        "label. The percentage is from mean curves; the range is the middle 90% over resampled seeds. If it includes "
+        f"0, or with fewer than {FEWEST_SEEDS} seeds, the comparison is not settled."
     )
     header = ["Rule", "Final RMSE", "Final NLPD", "Labels saved (RMSE)", "Labels saved (NLPD)", "Seconds a seed"]
     return Table("Labels saved against random", note, header, rows)

@@ -1,10 +1,11 @@
-"""How figures are drawn: fonts, sizes, panels and legends, legible in a paper's column.
+"""The style of figures: fonts, sizes, panels and legends, legible in the column of a paper.
 
-Colours and lines of methods, rules and scores are in their registries: see `ncprior.core.registry.Style`.
+Colours and lines of methods, rules and scores are in their registries; see `ncprior.core.registry.Style`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import matplotlib as mpl
@@ -12,6 +13,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
 from matplotlib.lines import Line2D
 
 from ncprior.core.registry import Style
@@ -36,38 +38,60 @@ _RC: Any = {
     "legend.fontsize": 7.5,
     "legend.frameon": False,
     "lines.linewidth": 1.3,
-    # The same input gives the same file: no random ids.
+    # Without this, SVG files have random ids, and the same records would not give the same file.
     "svg.hashsalt": "ncprior",
 }
 
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Draws in the house style without touching a user's own settings."""
+    """A context with the settings above; Matplotlib's own settings are restored afterwards."""
     with mpl.rc_context(_RC):
         yield
 
 
 WIDE, NARROW = 7.2, 3.4
-"""Width of a figure in inches: for a page of a paper, and for a telephone, where panels stand below each other."""
+"""Width of a figure in inches: for a page of a paper, and for a phone, where panels are below each other."""
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of this size in inches that needs no screen."""
+    """A figure of this size in inches. It needs no display."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def label(text: str) -> str:
-    """A name of people's own for a figure: no formula, though it may have dollars in it, and nothing unprintable."""
-    return printable(text).replace("$", r"\$")
+    r"""A name from outside, such as that of a column, as text of a figure.
+
+    Dollars begin no formula. Letters that the font does not have are escaped: figures look the same on every machine,
+    whatever fonts it has.
+
+    >>> print(label("price ($)"), label("价格"))
+    price (\$) \u4ef7\u683c
+    """
+    known = _font_letters()
+    shown = (letter if ord(letter) in known else letter.encode("unicode_escape").decode() for letter in printable(text))
+    return "".join(shown).replace("$", r"\$")
+
+
+@cache
+def _font_letters() -> frozenset[int]:
+    """Code points of the letters that the font of figures has."""
+    return frozenset(get_font(findfont(_RC["font.family"])).get_charmap())
 
 
 def new_panels(
     count: int, height: float, *, narrow: bool, widths: Sequence[float] | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with this many panels beside each other, or, if it is narrow, below each other."""
+    """A figure and its panels, which are beside each other or, if ``narrow``, below each other.
+
+    Args:
+        count: Number of panels.
+        height: Height of a wide figure in inches; that of a narrow one follows from the number of panels.
+        narrow: Whether the figure is for a narrow page.
+        widths: Relative widths of the panels of a wide figure; equal if None.
+    """
     if narrow:
         figure = new_figure(NARROW, 0.5 + 2.2 * count)
         axes = figure.subplots(count, 1, squeeze=False)
@@ -78,9 +102,9 @@ def new_panels(
 
 
 def legend_lines(styles: Iterable[Style], *, markers: bool = False) -> list[Line2D]:
-    """A line of the legend for each style."""
+    """Handles of a legend, one line for each style."""
     return [
-        Line2D([], [], color=style.colour, linestyle=style.dash, label=style.title,
+        Line2D([], [], color=style.colour, linestyle=style.dash, label=label(style.title),
                marker=style.marker if markers else None, markersize=3)
         for style in styles
     ]  # fmt: skip
@@ -92,7 +116,7 @@ def add_legend(figure: Figure, handles: Sequence[Artist], *, narrow: bool, colum
 
 
 def note_above(axis: Axes, lines: Sequence[str]) -> None:
-    """Small lines between a panel and its title, where they cover no curve."""
+    """Write small lines of text between a panel and its title, where they do not cover a curve."""
     if lines:
         axis.set_title(axis.get_title(), pad=8 + 7.5 * len(lines))
         axis.text(0.5, 1.02, "\n".join(lines), transform=axis.transAxes, ha="center", va="bottom", fontsize=6)

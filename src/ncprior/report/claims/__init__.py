@@ -1,1 +1,1 @@
-"""The paper's claims against measured numbers: a file for each experiment, and one with the rule of all verdicts."""
+"""Claims of the paper, compared with measured numbers. One file for each experiment; `verdicts` has the rule."""

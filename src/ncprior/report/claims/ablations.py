@@ -1,4 +1,4 @@
-"""What the paper says of variants of BBB+NCP, on the 1-dimensional data (Section 2 and appendix B)."""
+"""Claims of Section 2 and appendix B about variants of BBB+NCP, on the 1-dimensional data."""
 
 from ncprior.core.methods import title
 from ncprior.experiments.records import Records
@@ -6,13 +6,13 @@ from ncprior.report.claims.final import Final, final
 from ncprior.report.claims.verdicts import Claim, claim, lower, median, within
 
 RMSE_TOLERANCE = 0.1
-"""Errors that differ by less than this part are equal: BBB's is 2.5 times that of BBB+NCP."""
+"""RMSEs count as equal if they differ by less than this share. For scale: that of BBB is 2.5 times BBB+NCP's."""
 NLPD_TOLERANCE = 0.1
-"""Nats by which densities may differ: BBB is 8 nats above BBB+NCP."""
+"""NLPDs count as equal if they differ by less than this many nats. For scale: BBB is 8 nats above BBB+NCP."""
 
 
 def ablation_claims(records: Records) -> list[Claim]:
-    """Every claim about variants that were run."""
+    """The claims about the variants that were run."""
     found = final(records)
     claims = []
     plain = found.get("bbb+ncp")

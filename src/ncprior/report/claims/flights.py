@@ -1,4 +1,4 @@
-"""The claims of Figure 4 and Section 5.2, on flight delays."""
+"""Claims of Figure 4 and Section 5.2: active learning on flight delays."""
 
 import numpy as np
 
@@ -10,11 +10,11 @@ from ncprior.report.claims.toy import DIVERGED, NCP, PLAIN, best_test_nlpd
 from ncprior.report.claims.verdicts import Claim, claim, lower, median
 
 SIMILAR = 0.25
-"""NLPDs on visible labels are similar if they differ by less than this part of the difference on the test rows."""
+"""NLPDs on visible labels are similar if their difference is below this share of the difference on the test rows."""
 
 
 def flights_claims(records: Records) -> list[Claim]:
-    """Every claim about methods that were run."""
+    """The claims about the methods that were run."""
     found = final(records)
     rest = ("odc+ncp", *PLAIN)
     claims = [
@@ -50,9 +50,9 @@ def _similar_on_visible_labels(found: Final) -> Claim:
     visible = np.abs(without["train_nlpd"] - with_ncp["train_nlpd"])
     test = without["test_nlpd"] - with_ncp["test_nlpd"]
     text = (
-        "BBB and BBB+NCP have similar NLPD on the visible labels, but BBB+NCP generalises better (they differ by less "
-        "there than by a quarter of what BBB+NCP is ahead on the test rows)."
+        "BBB and BBB+NCP have similar NLPD on the visible labels, but BBB+NCP generalises better (the "
+        "difference on the visible labels is less than a quarter of BBB+NCP's lead on the test rows)."
     )
-    # Where a seed of either failed there is nothing to compare.
+    # A seed that failed with either of them cannot be compared.
     numbers = f"median differences in nats: visible {median(visible)}, test {median(test)}"
     return claim(text, numbers, [~np.isnan(test) & lower(visible, SIMILAR * test)])

@@ -1,4 +1,4 @@
-"""The claims of Figure 5 and Section 5.3, on flight delays, and those of appendix C, on the 1-dimensional data."""
+"""Claims about robustness to input noise: Figure 5 and Section 5.3 on flights, appendix C on the toy data."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,13 +15,13 @@ from ncprior.report.claims.toy import rank_correlation
 from ncprior.report.claims.verdicts import Claim, claim, lower, median
 
 BEST_BELOW = 0.6
-"""Variance of the noise up to which BBB+NCP is said to have the best NLPD on flights (Section 5.3)."""
+"""Below this variance of the noise, BBB+NCP is said to have the best NLPD on flights (Section 5.3)."""
 THRESHOLDS = {"bbb+ncp": 0.3, "odc+ncp": 0.1}
-"""Variances from which on NCP is said to perform well on the 1-dimensional data (Section 5.3)."""
+"""From these variances of the noise on, NCP is said to perform well on the 1-dimensional data (Section 5.3)."""
 
 
 class Pair(NamedTuple):
-    """A metric of a method with input noise that is to be lower than that of another method."""
+    """Two methods, the first of which should have the lower value of a metric. The first has input noise."""
 
     lower: str
     higher: str
@@ -53,7 +53,7 @@ def flights_robustness_claims(records: Records) -> list[Claim]:
 
 
 def toy_robustness_claims(records: Records) -> list[Claim]:
-    """The claims of appendix C: NCP works with both kinds of noise, from a small threshold on."""
+    """The claims of appendix C: NCP works with Gaussian and uniform noise from a small variance on."""
     swept = robustness.sweep(records)
     claims = []
     for name, least in THRESHOLDS.items():
@@ -68,14 +68,17 @@ def toy_robustness_claims(records: Records) -> list[Claim]:
 
 
 def _at_least(setting: Setting, noise: str, variance: float) -> bool:
-    # Variances are tenths: a threshold must not be missed by rounding.
+    # Variances are multiples of 0.1, so half a step avoids comparing rounded numbers for equality.
     return setting.noise == noise and setting.variance > variance - 0.05
 
 
 def _in_all(
     swept: dict[str, Swept], text: str, pairs: Sequence[Pair], chosen: Callable[[Setting], bool] = lambda _: True
 ) -> list[Claim]:
-    """The claim that each pair's first method is lower than its second in each of the chosen settings, seed by seed."""
+    """The claim that the first method of each pair is lower than the second in all of the chosen settings.
+
+    A method without input noise is the same in every setting.
+    """
     if not {name for pair in pairs for name in pair[:2]} <= swept.keys():
         return []
     parts, numbers = [], []
@@ -89,7 +92,7 @@ def _in_all(
 
 
 def _trade(swept: dict[str, Swept]) -> Claim:
-    """Of ODC+NCP: with larger noise the NLPD rises and the RMSE falls, seed by seed and for each kind of noise."""
+    """The claim that with larger noise the NLPD of ODC+NCP rises and its RMSE falls, for each kind of noise."""
     found: dict[str, list[np.ndarray]] = {metric: [] for metric in METRICS}
     for noise in dict.fromkeys(setting.noise for setting in swept["odc+ncp"]):
         sizes = sorted(setting for setting in swept["odc+ncp"] if setting.noise == noise)
@@ -102,14 +105,14 @@ def _trade(swept: dict[str, Swept]) -> Claim:
     parts = [*(lower(-one, 0.0) for one in found["test_nlpd"]), *(lower(one, 0.0) for one in found["test_rmse"])]
     numbers = ", ".join(f"{label} {median(np.concatenate(found[metric]))}" for metric, label in METRICS.items())
     text = (
-        "ODC+NCP trades: smaller noise gives better NLPD but worse RMSE (the rank correlation of a seed's NLPD with "
-        "the size of the noise is above 0, that of its RMSE below)."
+        "ODC+NCP has a trade-off: smaller noise gives better NLPD but worse RMSE (for each seed, the rank correlation "
+        "of the NLPD with the size of the noise is above 0, and that of the RMSE below 0)."
     )
     return claim(text, f"median rank correlations: {numbers}", parts)
 
 
 def _range(settings: Sequence[np.ndarray]) -> str:
-    """Medians over the seeds, from the lowest to the highest of the settings, and how many runs failed."""
+    """The lowest and the highest median over the seeds among the settings, and how many runs failed."""
     runs = np.concatenate(settings)
     medians = [np.median(values[~np.isnan(values)]) for values in settings if not np.isnan(values).all()]
     said = "none" if not medians else f"{min(medians):.3g}"

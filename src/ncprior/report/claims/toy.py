@@ -1,4 +1,7 @@
-"""The claims of Figures 1 and 3 and of Section 5.1, on the 1-dimensional data."""
+"""Claims of Figures 1 and 3 and Section 5.1: active learning on the 1-dimensional data.
+
+Labels come from two bands of inputs; "off the bands" is everywhere else.
+"""
 
 from typing import NamedTuple
 
@@ -13,23 +16,24 @@ from ncprior.report.claims.final import METRICS, final, lower_than, present
 from ncprior.report.claims.verdicts import Claim, claim, lower, median
 
 NCP, PLAIN = ("bbb+ncp", "odc+ncp"), ("bbb", "det")
+"""The paper's models with NCP, and its baselines."""
 
 _Z95 = 1.959964
-"""Half of a normal's 95% interval, in standard deviations."""
+"""Half the width of a normal's central 95% interval, in standard deviations."""
 OVERCONFIDENT = 0.1
-"""Share of points outside their 95% intervals from which on a model is overconfident: twice what it promises."""
+"""A model is overconfident if more than this share of the points is outside its 95% intervals: twice the nominal 5%."""
 TOLD_APART = 0.75
-"""Probability that a point off the bands is the more uncertain: half-way from chance to always."""
+"""Least probability that the uncertainty is larger at a point off the bands than at one in them: 0.5 is chance."""
 FOLLOWS = 0.5
-"""Rank correlation from which on one number follows another."""
+"""Least rank correlation of the predicted with the true noise."""
 EARLY = 0.25
-"""The part of a run that is early: by its end a fifth to a quarter of the labels to come are visible."""
+"""The first quarter of a run counts as early."""
 DIVERGED = 1.0
-"""Nats above its best at which a test NLPD has diverged: a density 2.7 times lower."""
+"""A test NLPD has diverged if it ends this many nats above its best value: the density is then 2.7 times lower."""
 
 
 def toy_claims(records: Records) -> list[Claim]:
-    """Every claim about methods that were run."""
+    """The claims about the methods that were run."""
     found, first = final(records), final(records, last=False)
     claims = [*_figure1_claims(records)]
     ncp = present(found, NCP)
@@ -46,21 +50,24 @@ def toy_claims(records: Records) -> list[Claim]:
     return claims + [_overfits_early(records, name, found[name]) for name in present(found, PLAIN)]
 
 
-class Off(NamedTuple):
-    """What the seeds of a method believe off the bands where labels are, and within them: arrays ``[seeds]``."""
+class BandMeasures(NamedTuple):
+    """How the predictions of a method differ off the bands and within them: arrays ``[seeds]``, NaN for failed seeds.
+
+    Attributes:
+        outside: Share of the points off the bands that are outside their 95% interval.
+        uncertainty: Probability that a point off the bands has a larger uncertainty than one in them (AUROC).
+        noise: The same for the noise.
+        correlation: Rank correlation of the predicted noise with the true one, ``0.2 (x + 1)``, within the bands.
+    """
 
     outside: np.ndarray
-    """Share of the points off the bands that are outside their 95% interval."""
     uncertainty: np.ndarray
-    """Probability that a point off the bands has a larger uncertainty than one within them (0.5 is chance)."""
     noise: np.ndarray
-    """The same of the noise."""
     correlation: np.ndarray
-    """Rank correlation of the predicted noise with the true one, 0.2 (x + 1), within the bands."""
 
 
-def off_the_bands(records: Records, name: str) -> Off:
-    """Measures of Figure 1, from the recorded curves and data; NaN for seeds that failed."""
+def measure_bands(records: Records, name: str) -> BandMeasures:
+    """The measures of a method, from its recorded predictions and the data."""
     data, curves = records.read_table("data.parquet"), records.read_table(f"curves/{name}.parquet")
     x, y, inside, failed = data["x"], data["y"], data["train"], failed_runs(records, name)
     rows = []
@@ -76,25 +83,29 @@ def off_the_bands(records: Records, name: str) -> Off:
         missed = np.abs(y - mean)[~inside] > _Z95 * std[~inside]
         detection = [roc_auc_score(~inside, part) for part in (uncertainty, noise)]
         rows.append([missed.mean(), *detection, rank_correlation(noise[inside], x[inside])])
-    return Off(*np.array(rows, float).reshape(-1, 4).T)
+    return BandMeasures(*np.array(rows, float).reshape(-1, 4).T)
 
 
 def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """Spearman's correlation; 0 if one of the two is constant."""
+    """Spearman's rank correlation; 0 if one of the two is constant.
+
+    >>> rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0, 100.0]))
+    1.0
+    """
     a, b = (_ranks(values) - (len(values) + 1) / 2 for values in (first, second))
     size = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / size) if size else 0.0
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """Places from 1 up; equal values share the mean of theirs."""
+    """Ranks from 1 up; equal values have the mean of their ranks."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[place])
 
 
 def _figure1_claims(records: Records) -> list[Claim]:
     names = records.config["methods"]
-    found = {name: off_the_bands(records, name) for name in present(dict.fromkeys(names), (*NCP, *PLAIN))}
+    found = {name: measure_bands(records, name) for name in present(dict.fromkeys(names), (*NCP, *PLAIN))}
     measured = f"more than {OVERCONFIDENT:.0%} of the test points off the bands are outside their 95% interval"
     claims = []
     for name in present(found, PLAIN):
@@ -108,7 +119,7 @@ def _figure1_claims(records: Records) -> list[Claim]:
             "off the bands are outside their 95% interval)."
         )
         claims.append(claim(text, f"median share outside {median(of.outside)}", [lower(of.outside, OVERCONFIDENT)]))
-        # Complements turn "higher than" into "lower than", of which a failed seed is never true.
+        # `lower` is False for failed seeds, so "a > b" is written as "1 - a < 1 - b".
         text = (
             f"Figure 1: {title(name)} tells uncertainty from noise: it is the uncertainty that is larger off the bands "
             f"(with a probability of at least {TOLD_APART} for a point off and a point within them, and a larger one "
@@ -140,13 +151,13 @@ def _overfits_early(records: Records, name: str, last: dict[str, np.ndarray]) ->
         f"medians: best {median(best)} at epoch {median(when)} of {end}, at the end {median(last['test_nlpd'])}, train "
         f"{median(last['train_nlpd'])}"
     )
-    # A seed that stopped has no train NLPD at the end; it has diverged more than any other.
+    # A seed that stopped has no train NLPD at the end. It counts as overfitted, as it has diverged.
     trained = lower(last["train_nlpd"], last["test_nlpd"]) | (np.isnan(last["test_nlpd"]) & ~np.isnan(best))
     return claim(text, numbers, [early & diverged & trained])
 
 
 def best_test_nlpd(columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The lowest test NLPD of every seed, and its epoch; NaN if it has none."""
+    """The lowest test NLPD of each seed and the epoch of it, from recorded metrics; NaN for a seed without any."""
     best, when = [], []
     for seed in np.unique(columns["seed"]):
         own = (columns["seed"] == seed) & ~np.isnan(columns["test_nlpd"])

@@ -1,4 +1,4 @@
-"""Each claim holds, does not hold, or is unclear, by one stated rule."""
+"""Verdicts on claims: holds, does not hold, or unclear. `RULE` states how they are reached."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
@@ -6,12 +6,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 FEWEST_SEEDS = 5
-"""With fewer seeds nothing is settled: two or three agree by chance too often (four do in one of eight cases)."""
+"""With fewer seeds every verdict is "unclear": four seeds agree by chance in one of eight cases."""
 SHARE = 0.8
-"""Of the seeds, for a claim to hold."""
+"""Share of the seeds for which a claim must be true to hold."""
 
 _LISTED = 6
-"""Parts of a claim that are told one by one."""
+"""Up to this many parts of a claim are counted one by one in its numbers."""
 
 RULE = (
     "A claim that one number is lower than another is checked seed by seed (the same seed begins with the same "
@@ -25,7 +25,13 @@ Verdict = Literal["holds", "does not hold", "unclear"]
 
 
 class Claim(NamedTuple):
-    """What the paper says, what was measured, and whether they agree."""
+    """A claim of the paper and the verdict on it.
+
+    Attributes:
+        text: What the paper says, and in brackets how it is measured.
+        numbers: What was measured, in words.
+        verdict: Whether the two agree.
+    """
 
     text: str
     numbers: str
@@ -33,37 +39,53 @@ class Claim(NamedTuple):
 
 
 def lower(first: np.ndarray | float, second: np.ndarray | float) -> np.ndarray:
-    """Of which seeds the first number is lower than the second; NaN is that of a seed that failed."""
+    """Whether the first number is lower than the second, for each seed.
+
+    NaN marks a seed that failed: it is never lower, and every finite number is lower than it.
+
+    >>> lower(np.array([1.0, 3.0, np.nan]), np.array([2.0, 2.0, 2.0]))
+    array([ True, False, False])
+    """
     first, second = np.broadcast_arrays(np.asarray(first, float), np.asarray(second, float))
     return ~np.isnan(first) & (np.isnan(second) | (first < second))
 
 
 def within(first: np.ndarray, second: np.ndarray, tolerance: np.ndarray | float) -> np.ndarray:
-    """Of which seeds the numbers differ by no more than this; of none that failed."""
+    """Whether two numbers differ by at most ``tolerance``, for each seed; False where one of them failed (NaN)."""
     return np.asarray(np.abs(np.asarray(first, float) - np.asarray(second, float)) <= tolerance)
 
 
 def judge(true: np.ndarray) -> Verdict:
-    """The verdict on what is true of some seeds and not of others."""
+    """The verdict from whether a claim is true of each seed.
+
+    >>> judge(np.array([True, True, True, True, False]))
+    'holds'
+    """
     if len(true) < FEWEST_SEEDS:
         return "unclear"
     return "holds" if np.mean(true) >= SHARE else "does not hold" if np.mean(~true) >= SHARE else "unclear"
 
 
 def all_of(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict on a claim that has several parts."""
+    """The verdict on a claim with several parts: it holds if all of them do, and fails if one fails."""
     parts = set(verdicts)
     return "does not hold" if "does not hold" in parts else "unclear" if "unclear" in parts or not parts else "holds"
 
 
 def claim(text: str, numbers: str, parts: Sequence[np.ndarray]) -> Claim:
-    """A claim with its verdict, from what is true of the seeds in each of its parts."""
+    """Make a claim and judge it.
+
+    Args:
+        text: What the paper says.
+        numbers: What was measured, to which the numbers of seeds are added.
+        parts: For each part of the claim, whether it is true of each seed ``[seeds]``.
+    """
     found = [judge(part) for part in parts]
     return Claim(text, f"{numbers}; {_counted(parts, found)}", all_of(found))
 
 
 def _counted(parts: Sequence[np.ndarray], found: Sequence[Verdict]) -> str:
-    """Of how many seeds a claim is true: in each of its parts, or, if they are many, how many of them hold."""
+    """For how many seeds each part is true or, if there are many parts, how many of them hold."""
     if not parts:
         return "nothing to compare"
     if len(parts) <= _LISTED:
@@ -74,7 +96,7 @@ def _counted(parts: Sequence[np.ndarray], found: Sequence[Verdict]) -> str:
 
 
 def median(values: np.ndarray, digits: int = 3) -> str:
-    """The median over the seeds that finished, and how many of them did not."""
+    """The median over the seeds that finished, as text, with the number of seeds that failed if there are any."""
     finished = values[~np.isnan(values)]
     said = f"{np.median(finished):.{digits}g}" if len(finished) else "none"
     failed = len(values) - len(finished)
