@@ -85,5 +85,5 @@ def test_mistakes_are_told():
     with pytest.raises(UserError, match="seeds must be at least 1"):
         configure(seeds=0)
     with pytest.raises(UserError, match="initial must be at most 400"):
-        function_prior._labelled(401)
+        function_prior.labelled_toy(401)
     assert configure(quick=True).schedule.epochs < configure().schedule.epochs

@@ -448,12 +448,12 @@ def test_the_experiment_loads_the_flights_it_is_told_to(monkeypatch, tmp_path):
     config = configure("dataexpo", "plane-order", ("2008.csv",), "p.csv", methods=("det",), recipe="tuned", quick=True)
     config = dataclasses.replace(config, rows=100)
     records = create(tmp_path / "run", config)
-    regression.experiment(config, records)
+    regression.experiment(config, regression.load(config), records)
     assert ran == [100]
-    # The baselines see the benchmark's inputs, the networks those of the recipe; what is on record is not made again.
+    # The networks see the inputs of the recipe, the baselines the benchmark's; what is on record is not made again.
     asked_for = ("dataexpo", ["2008.csv"], "plane-order", "p.csv")
-    assert asked == [(*asked_for, "hhmm"), (*asked_for, "minutes")]
-    regression.experiment(config, records)
+    assert asked == [(*asked_for, "minutes"), (*asked_for, "hhmm")]
+    regression.experiment(config, regression.load(config), records)
     assert asked[2:] == [(*asked_for, "minutes")]
 
 

@@ -80,6 +80,7 @@ def evaluate(
         from ncprior.cli import summaries
         from ncprior.data.labelled import fingerprint
         from ncprior.experiments import evaluate as experiment
+        from ncprior.experiments.variants import expand
 
     fast = experiment.QUICK if quick else {}
     config = experiment.Config(
@@ -87,7 +88,7 @@ def evaluate(
         target=target,
         split=split,
         fingerprint=fingerprint(table.expanduser()),
-        methods=experiment.expand(split_names(methods)),
+        methods=expand(split_names(methods)),
         inputs=chosen_inputs(table.expanduser(), target, inputs, exclude_columns),
         seeds=1 if seeds is None else seeds,
         splits=fast.get("splits") if splits is None else splits,

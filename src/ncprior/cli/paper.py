@@ -92,9 +92,11 @@ def _run_toy(name: str, config: "Config", change: list[str] | None, out: Path, r
     """Runs an experiment on the 1-dimensional data, and draws its page."""
     with ends_at_once():
         from ncprior.cli.changes import apply_changes
-        from ncprior.experiments.paper import toy
+        from ncprior.data import toy as toy_data
+        from ncprior.experiments.paper import learning_curves, toy
 
     config = apply_changes(config, change or [])
+    learning_curves.check(config, toy_data.load())
     run_methods(name, config, partial(toy.experiment, config), out=out, resume=resume)
 
 
@@ -125,6 +127,7 @@ def paper_prior(
         from ncprior.report.page import report
 
     config = apply_changes(function_prior.configure(str(preset), seeds, quick=quick), change or [])
+    function_prior.check(config)
     with (
         stoppable(RESUME),
         Records.running(out, function_prior.NAME, dataclasses.asdict(config), resume=resume) as records,
@@ -162,12 +165,13 @@ def paper_flights(
     with ends_at_once():
         use_all_cores()
         from ncprior.cli.changes import apply_changes
-        from ncprior.experiments.paper import flights
+        from ncprior.experiments.paper import flights, learning_curves
 
     source = flight_source(data, split, planes)
     config = flights.configure(source, str(preset), split_names(methods), seeds, acquisition, quick=quick)
     config = apply_changes(config, change or [])
     loaded = source.load()
+    learning_curves.check(config, loaded)
     run_methods(flights.NAME, config, partial(flights.experiment, config, loaded), out=out, resume=resume)
 
 
@@ -199,7 +203,7 @@ def paper_robustness(
         use_all_cores()
         from ncprior.cli.changes import apply_changes
         from ncprior.data import toy as toy_data
-        from ncprior.experiments.paper import flights, robustness, toy
+        from ncprior.experiments.paper import flights, learning_curves, robustness, toy
 
     if task == Task.toy:
         base, loaded = toy.configure(str(preset), quick=quick), toy_data.load()
@@ -209,6 +213,7 @@ def paper_robustness(
     if any(item.startswith("input_noise") for item in change or []):
         raise UserError("--set input_noise...: this experiment compares all kinds and sizes of input noise itself")
     config = apply_changes(robustness.configure(base, seeds, quick=quick), change or [])
+    learning_curves.check(config, loaded)
     name = robustness.NAMES[task]
     run = partial(robustness.experiment, config, loaded, evaluate_unseen=task == Task.toy)
     run_methods(name, config, run, out=out or Path("runs") / name, resume=resume)
@@ -263,7 +268,8 @@ def paper_regression(
         quick=quick,
     )
     config = apply_changes(config, change or [], unused=regression.UNUSED)
-    run_methods(regression.NAME, config, partial(regression.experiment, config), out=out, resume=resume)
+    loaded = regression.load(config)
+    run_methods(regression.NAME, config, partial(regression.experiment, config, loaded), out=out, resume=resume)
 
 
 @paper.command("all")

@@ -15,9 +15,9 @@ from ncprior.terminal import say
 if TYPE_CHECKING:
     from ncprior.data.labelled import Labelled
     from ncprior.experiments import evaluate, simulate
-    from ncprior.experiments.evaluate import Arguments
     from ncprior.experiments.records import Records
     from ncprior.experiments.runs import RunProgress
+    from ncprior.experiments.variants import Arguments
 
 Results = TypeVar("Results")
 

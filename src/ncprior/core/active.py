@@ -69,6 +69,16 @@ class Schedule:
         """Number of visible labels at the end of the run."""
         return self.initial + self.select * ((self.epochs - 1) // self.select_every)
 
+    def check(self, trainer: Trainer, rows: int) -> None:
+        """Raise if this many training rows are too few for the labels, or the labels too few for a mini batch.
+
+        Raises:
+            UserError: Which of them are too few.
+        """
+        if self.labels > rows:
+            raise UserError(f"the schedule asks for {self.labels} labels but there are only {rows} rows")
+        trainer.check_labels(self.initial, "initial labels")
+
     def ends_round(self, epoch: int) -> bool:
         """Whether new labels are drawn, or the run ends, after this many epochs."""
         return epoch % self.select_every == 0 or epoch >= self.epochs
@@ -121,13 +131,9 @@ class Simulation:
             input_priors: An input prior for each run: one module whose arrays have a leading axis of runs.
 
         Raises:
-            UserError: If the schedule asks for more labels than there are rows.
+            UserError: If the schedule does not suit the rows or the mini batches.
         """
-        if schedule.labels > len(data.train_inputs):
-            raise UserError(
-                f"the schedule asks for {schedule.labels} labels but there are only {len(data.train_inputs)} rows"
-            )
-        trainer.check_labels(schedule.initial, "initial labels")
+        schedule.check(trainer, len(data.train_inputs))
         self.trainer, self.schedule, self.seeds = trainer, schedule, list(seeds)
         self.data, self.evaluate_unseen, self.input_priors = data, evaluate_unseen, input_priors
         self.mesh = seed_mesh(len(self.seeds))

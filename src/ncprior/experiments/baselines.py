@@ -1,6 +1,6 @@
-"""What people would use instead of a network, with the uncertainty that each of them has to offer.
+"""Baselines that people would use instead of a network, each with a predictive variance.
 
-Every baseline sees the encoded columns that a network sees, of the training rows alone.
+They are trained on the same encoded columns as the networks.
 """
 
 from collections.abc import Callable
@@ -21,23 +21,27 @@ from ncprior.experiments.scores import Standardised
 from ncprior.tables.recipe import shift_and_scale
 
 Fitted = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
-"""Mean, noise and uncertainty of the rows of a matrix."""
+"""Predicts the rows of a matrix: mean, noise and uncertainty, each ``[rows]``."""
 
 _TREES = 200
 _FOLDS = 5
 _MANY = 100_000
-"""Rows from which on boosting is spread over the cores: threads wait for each other longer than they work on fewer."""
+"""From this many rows on, boosting uses all cores; with fewer, threads would mostly wait for each other."""
 
 
 def fit(name: str, inputs: pa.Table, targets: np.ndarray, seed: int) -> Callable[[pa.Table], Standardised]:
-    """The baseline of this name, trained on these rows: a function that predicts rows of a table."""
+    """Train the baseline of this name.
+
+    Returns:
+        A function that predicts the rows of a table.
+    """
     encoder = Encoder.fit(inputs)
     fitted = BASELINES[name].fit(encoder.transform(inputs).astype(np.float64), targets, seed)
     shift, scale = (float(part[0]) for part in shift_and_scale(targets[:, None], None))
 
     def predict(rows: pa.Table) -> Standardised:
         mean, noise, uncertainty = fitted(encoder.transform(rows).astype(np.float64))
-        # A fit that leaves no error at all must not give a density without bound.
+        # A perfect fit has noise 0, and its density would be infinite.
         columns = ((mean - shift) / scale, np.maximum(noise / scale, 1e-6), uncertainty / scale)
         return Standardised(Prediction(*(jnp.asarray(part, jnp.float32)[:, None] for part in columns)), shift, scale)
 
@@ -45,13 +49,13 @@ def fit(name: str, inputs: pa.Table, targets: np.ndarray, seed: int) -> Callable
 
 
 def fit_mean(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:  # noqa: ARG001
-    """A normal with mean and variance of the training targets: what every method must beat."""
+    """A normal with the mean and variance of the training targets."""
     mean, std = targets.mean(), targets.std()
     return lambda rows: (np.full(len(rows), mean), np.full(len(rows), std), np.zeros(len(rows)))
 
 
 def fit_linear(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:  # noqa: ARG001
-    """Bayesian ridge regression (MacKay, 1992): noise and the uncertainty of the weights, both from the evidence."""
+    """Bayesian ridge regression (MacKay, 1992). Noise and weight uncertainty follow from the evidence."""
     model = BayesianRidge().fit(inputs, targets)
     noise = 1 / np.sqrt(model.alpha_)
 
@@ -63,7 +67,7 @@ def fit_linear(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:  #
 
 
 def fit_boosting(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:
-    """Boosted trees with scikit-learn's settings; a constant variance, that of the errors in cross-validation."""
+    """Boosted trees with scikit-learn's defaults. The variance is constant: that of cross-validated errors."""
 
     def train(rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         with threadpool_limits(None if len(rows) >= _MANY else 1, "openmp"):
@@ -83,12 +87,12 @@ def fit_boosting(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:
 
 
 def fit_forest(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:
-    """A random forest; variance ``a + b v``, with ``v`` the variance among its trees, fitted to out-of-bag errors.
+    """A random forest with variance ``a + b v``, where ``v`` is the variance among the predictions of its trees.
 
-    The spread of the trees is the only sign of uncertainty that a forest has, but it is on no scale of its own: ``a``
-    and ``b`` are the least squares fit, neither negative, to the squared errors of rows that a tree has not seen.
+    ``v`` is the only sign of uncertainty that a forest has, but it is not on the scale of errors. ``a`` and ``b`` are
+    fitted to squared out-of-bag errors by non-negative least squares.
     """
-    centre = targets.mean()  # sums of squares are rounded least around it
+    centre = targets.mean()  # subtracted, as sums of squares then lose the fewest digits
     forest = RandomForestRegressor(_TREES, random_state=seed).fit(inputs, targets - centre)
     count, total, squares = np.zeros((3, len(targets)))
     for tree, drawn in zip(forest.estimators_, forest.estimators_samples_, strict=True):
@@ -99,7 +103,7 @@ def fit_forest(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:
             count[unseen] += 1
             total[unseen] += guess
             squares[unseen] += guess**2
-    # Rows that fewer than two trees have not seen have no spread.
+    # A row needs two trees that were not trained on it for a variance among them.
     known = count >= 2
     if not known.any():
         return fit_mean(inputs, targets, seed)
@@ -108,7 +112,7 @@ def fit_forest(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:
     errors = (targets[known] - centre - mean) ** 2
     columns = np.stack([np.full(len(errors), errors.mean()), spread], axis=1)
     constant, slope = LinearRegression(positive=True, fit_intercept=False).fit(columns, errors).coef_
-    # Rows on which all trees agree would have no variance if the constant came out as 0.
+    # At least 1%: with ``a`` of 0, rows on which all trees agree would have no variance.
     noise = np.sqrt(max(constant, 0.01) * errors.mean())
 
     def predict(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,95 +1,66 @@
-"""How far the uncertainty can be trusted on a table: every method on splits of its rows, beside simple baselines.
+"""Evaluation of the estimator on a table: every method on splits of its rows, beside simple baselines.
 
-    splits.json                       names and sizes of the splits, and how many rows there are
-    runs/METHOD/SPLIT-SEED.json       what one method came to on one split: see `ncprior.experiments.scores`
-    results.json                      means and spreads over splits and seeds
+    splits.json                       names and sizes of the splits, and number of rows
+    runs/METHOD/SPLIT-SEED.json       scores of one method on one split; see `ncprior.experiments.scores`
+    results.json                      mean and standard deviation over splits and seeds
 
-Each run is written as soon as it is finished, and a run that is on record is not repeated.
+Each run is written as soon as it ends, and is not repeated when the experiment is resumed.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, cast
+from typing import Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
 
-from ncprior.core.methods import STYLES
-from ncprior.core.registry import Style, style_of
 from ncprior.data import labelled
 from ncprior.data.labelled import Labelled
 from ncprior.data.splits import Split, gap_splits, random_splits, tail_splits, time_split
 from ncprior.errors import UserError, check_limits
 from ncprior.experiments import baselines
-from ncprior.experiments.baselines import BASELINES, Baseline
+from ncprior.experiments.baselines import BASELINES
 from ncprior.experiments.records import JsonObject, Records, Summary, summary
 from ncprior.experiments.runs import RunProgress
 from ncprior.experiments.scores import LEVELS, Bin, Scores, Standardised, detection, predict, scores
+from ncprior.experiments.variants import DEFAULT_METHODS, GROUPS, METHODS, VARIANTS, Arguments, network
 from ncprior.tables.estimator import NCPRegressor
 from ncprior.tables.options import FitOptions
 
 NAME = "evaluate"
-Arguments = dict[str, Any]
-"""Arguments of `NCPRegressor` by name."""
-
-
-class Variant(NamedTuple):
-    """A network: how it is written and drawn, and the arguments of `NCPRegressor` that make it."""
-
-    style: Style
-    arguments: Arguments
-
-
-ABLATIONS = {
-    "no-ncp": Variant(Style("without NCP", "#D55E00", "--", "v"), {"gamma": 0.0}),
-    "one-member": Variant(Style("one member", "#E69F00", "-.", "D"), {"members": 1}),
-    "no-early-stopping": Variant(Style("without early stopping", "#009E73", ":", "^"), {"early_stopping": False}),
-    "constant-gamma": Variant(Style("constant gamma", "#CC79A7", "--", "P"), {"gamma_per_label": False, "gamma": 0.1}),
-}
-"""The default estimator without one of its parts."""
-VARIANTS = {
-    "ncp": Variant(Style("NCP (default)", "#0072B2", "-", "o"), {}),
-    **{name: Variant(style, {"method": name}) for name, style in STYLES.items()},
-    "bbb+ncp": Variant(STYLES["bbb+ncp"]._replace(dash=":"), {"method": "bbb+ncp"}),  # the solid line is that of ncp
-    **ABLATIONS,
-}
-"""Every network by name; ``ncp`` is the default estimator."""
-METHODS: dict[str, Variant | Baseline] = {**VARIANTS, **BASELINES}
-"""Every method by name."""
-GROUPS = {"baselines": tuple(BASELINES), "ablations": ("ncp", *ABLATIONS)}
-"""Names that stand for several methods."""
-DEFAULT_METHODS = ("ncp", *BASELINES)
 Metric = Literal["rmse", "nlpd", "crps", "coverage", "detection", "seconds"]
 METRICS: tuple[Metric, ...] = ("rmse", "nlpd", "crps", "coverage", "detection", "seconds")
-"""What the summary has of every method; ``detection`` only where test rows are unlike the training rows."""
+"""Metrics in the summary of a method; ``detection`` only for splits whose test rows are unlike the training rows."""
 MOST_SPLITS = {"random": 10, "gap": 20, "tail": 20}
-"""Splits of each kind if nothing else is said; the columns of a wide table are taken at even distances."""
+"""Default number of splits of each kind. ``gap`` and ``tail`` take evenly spaced columns of a table that has more."""
 QUICK: dict[str, int] = {"rows": 5_000, "splits": 3}
+"""What ``--quick`` changes in the configuration."""
 QUICK_ESTIMATOR: dict[str, int] = {"members": 2}
+"""Arguments of `NCPRegressor` that ``--quick`` changes."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """All that a run depends on."""
+    """The configuration of a run, which determines its results."""
 
     table: str
     target: str
     split: str
     """``random``, ``gap``, ``tail``, or ``time:COLUMN``."""
     fingerprint: str
-    """Of the table's contents, so that a run does not go on with another table."""
+    """Hash of the contents of the table: a run is not resumed with another table."""
     methods: tuple[str, ...] = DEFAULT_METHODS
     inputs: tuple[str, ...] | None = None
     seeds: int = 1
-    """Training seeds of the networks; baselines are run with the first one only."""
+    """Number of training seeds of the networks; baselines are run with one."""
     splits: int | None = None
     rows: int | None = None
     held_out: float = 0.1
-    """Share of the training rows of a gap or tail that is kept from training, to be told apart from test rows."""
+    """Share of the training rows of ``gap`` and ``tail`` that is held out, to be compared with the test rows."""
     estimator: Arguments = field(default_factory=dict)
-    """Arguments of `NCPRegressor` for all networks, beside those that make a variant."""
+    """Arguments of `NCPRegressor` for all networks, in addition to those of a variant."""
 
     def __post_init__(self) -> None:
         kind, _, column = self.split.partition(":")
@@ -114,7 +85,7 @@ class Config:
 
 
 class Run(TypedDict):
-    """What one method came to on one split with one seed: its scores, or why it failed."""
+    """One method on one split with one seed: its scores, or why it failed."""
 
     split: str
     method: str
@@ -129,13 +100,13 @@ class Run(TypedDict):
     bins: NotRequired[list[Bin]]
     seconds: NotRequired[float]
     detection: NotRequired[float]
-    """How well the uncertainty tells test rows from training rows that were held out."""
+    """How well the uncertainty separates test rows from held-out training rows."""
     inside: NotRequired[Scores]
-    """Scores on those held-out rows."""
+    """Scores on the held-out training rows."""
 
 
 class MethodResult(TypedDict):
-    """A method over all splits and seeds: summaries, the calibration curve and its bins."""
+    """A method over all splits and seeds: summaries of its metrics, calibration curve, and bins of errors."""
 
     runs: int
     rmse: Summary
@@ -150,7 +121,7 @@ class MethodResult(TypedDict):
 
 
 class SplitSize(TypedDict):
-    """The name of a split, and its numbers of rows."""
+    """The name of a split, and its numbers of training and test rows."""
 
     name: str
     train: int
@@ -158,7 +129,7 @@ class SplitSize(TypedDict):
 
 
 class Results(TypedDict):
-    """What ``results.json`` holds."""
+    """The contents of ``results.json``."""
 
     experiment: str
     rows: int
@@ -171,18 +142,12 @@ class Results(TypedDict):
     versions: dict[str, str]
 
 
-def method_style(name: str) -> Style:
-    """How a method is written and drawn; in grey if there is none of this name."""
-    return style_of(name, METHODS)
-
-
-def expand(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of methods, with groups such as ``ablations`` replaced by what they stand for, each once."""
-    return tuple(dict.fromkeys(one for name in names for one in GROUPS.get(name, (name,))))
-
-
 def make_splits(config: Config, data: Labelled) -> list[Split]:
-    """The splits that the configuration asks for."""
+    """The splits of a configuration.
+
+    Raises:
+        UserError: If the table has no column of numbers to split by.
+    """
     kind, _, column = config.split.partition(":")
     if kind == "time":
         return [time_split(column, data.beside[column])]
@@ -196,7 +161,11 @@ def make_splits(config: Config, data: Labelled) -> list[Split]:
 
 
 def hold_out(config: Config, split: Split) -> tuple[Split, np.ndarray]:
-    """The split without some of its training rows, and those rows; the same ones for every method and seed."""
+    """Hold out some training rows of a ``gap`` or ``tail`` split, the same ones for every method and seed.
+
+    Returns:
+        The split without them, and their numbers, of which there are none for other splits.
+    """
     if config.split not in ("gap", "tail") or not config.held_out:
         return split, split.train[:0]
     count = max(1, round(config.held_out * len(split.train)))
@@ -205,7 +174,11 @@ def hold_out(config: Config, split: Split) -> tuple[Split, np.ndarray]:
 
 
 def fit(config: Config, data: Labelled, split: Split, method: str, seed: int) -> Callable[[pa.Table], Standardised]:
-    """A method trained on the training rows of a split, as a function that predicts; it sees no other rows."""
+    """Train a method on the training rows of a split.
+
+    Returns:
+        A function that predicts the rows of a table.
+    """
     inputs, targets = data.take(split.train)
     if method in BASELINES:
         return baselines.fit(method, inputs, targets, seed)
@@ -213,20 +186,13 @@ def fit(config: Config, data: Labelled, split: Split, method: str, seed: int) ->
     return partial(predict, model.fit_subset(inputs, targets))  # `load` has checked the whole table
 
 
-def network(arguments: Arguments, method: str) -> NCPRegressor:
-    """The network of a method, with those of the arguments for all networks that have an effect on it."""
-    model = NCPRegressor(**{**arguments, **VARIANTS[method].arguments})
-    idle = FitOptions.of(model, check_effects=False).without_effect()
-    return model.set_params(**{name: NCPRegressor().get_params()[name] for name in idle})
-
-
 def evaluate(config: Config, data: Labelled, split: Split, method: str, seed: int) -> Run:
-    """Trains a method on a split and scores it on the test rows; says why if training failed."""
+    """Train a method on a split and score it on the test rows. If training fails, the result says why."""
     split, held = hold_out(config, split)
     started = time.monotonic()
     try:
         predicted = fit(config, data, split, method, seed)
-    except UserError as error:  # one that diverges must not stop the others
+    except UserError as error:  # such as a loss that is not finite; other methods go on
         return {"split": split.name, "method": method, "seed": seed, "failed": str(error)}
     seconds = time.monotonic() - started
     inputs, targets = data.take(split.test)
@@ -241,7 +207,14 @@ def evaluate(config: Config, data: Labelled, split: Split, method: str, seed: in
 
 
 def load(config: Config) -> tuple[Labelled, list[Split]]:
-    """The rows of the table, and their splits."""
+    """Read the table of a configuration.
+
+    Returns:
+        Its labelled rows, and the splits.
+
+    Raises:
+        UserError: If the table cannot be read, or does not suit the configuration.
+    """
     kind, _, column = config.split.partition(":")
     beside = (column,) if kind == "time" else ()
     data = labelled.load(config.table, config.target, config.inputs, beside=beside, rows=config.rows)
@@ -254,7 +227,17 @@ def experiment(
     records: Records,
     show: Callable[[RunProgress], None] = lambda _: None,
 ) -> Results:
-    """Runs what is not on record yet, on what `load` gave, and gives the results."""
+    """Run what has not been recorded yet.
+
+    Args:
+        config: The configuration.
+        loaded: What `load` returned.
+        records: Where runs are recorded.
+        show: Called with the progress after each run.
+
+    Returns:
+        The results of all runs.
+    """
     data, splits = loaded
     about = {
         "rows": len(data.targets),
@@ -263,7 +246,7 @@ def experiment(
         "splits": [{"name": s.name, "train": len(hold_out(config, s)[0].train), "test": len(s.test)} for s in splits],
     }
     records.write_json("splits.json", about)
-    # One split after the other, so that the time for the first of them tells how long the others will take.
+    # One split after the other, so that progress bars can estimate the remaining time early.
     plan = runs(records)
     for done, (number, method, seed) in enumerate(plan):
         file = run_file(number, method, seed)
@@ -276,7 +259,7 @@ def experiment(
 
 
 def runs(records: Records) -> list[tuple[int, str, int]]:
-    """All that a run consists of: number of the split, method, seed."""
+    """All runs of an experiment: number of the split, method, seed."""
     config, splits = records.config, records.read_json("splits.json")["splits"]
     return [
         (number, method, seed)
@@ -287,19 +270,19 @@ def runs(records: Records) -> list[tuple[int, str, int]]:
 
 
 def run_file(number: int, method: str, seed: int) -> str:
-    """Where one of `runs` is recorded."""
+    """The file of one of `runs`."""
     return f"runs/{method}/{number:03d}-{seed:03d}.json"
 
 
 def unfinished(records: Records) -> list[str]:
-    """The methods that have runs which are not on record."""
+    """The methods with runs that have not been recorded."""
     if not records.exists("splits.json"):
         return list(records.config["methods"])
     return list(dict.fromkeys(run[1] for run in runs(records) if not records.exists(run_file(*run))))
 
 
 def write_results(records: Records) -> Results:
-    """Means and spreads over splits and seeds by method, as ``results.json``."""
+    """Write ``results.json``: mean and standard deviation over splits and seeds by method."""
     by_method: dict[str, list[Run]] = {name: [] for name in records.config["methods"]}
     failed: list[Run] = []
     for run in runs(records):
@@ -331,17 +314,23 @@ def write_results(records: Records) -> Results:
         "versions": records.versions,
     }
     records.write_json("results.json", results)
-    written: Results = records.read_json("results.json")  # where numbers that are not finite are null
+    written: Results = records.read_json("results.json")  # in which numbers that are not finite are null
     return written
 
 
 def _over_runs(metric: Metric, runs: Sequence[Run]) -> Summary:
-    """The summary of a metric; null, where it was not finite, becomes NaN."""
+    """The summary of a metric over runs. A null on record, which was not finite, counts as NaN."""
     return summary(np.array([run[metric] for run in runs if metric in run], float))
 
 
 def pool_bins(groups: Sequence[Sequence[Bin]]) -> list[Bin]:
-    """Bins of several test sets as one: the least uncertain rows of all of them, and so on; squares are averaged."""
+    """Merge bins of several test sets: the first bins of all, the second bins of all, and so on.
+
+    ``std`` and ``rmse`` are root mean squares, so their squares are averaged, weighted by the numbers of rows.
+
+    >>> pool_bins([[{"std": 1.0, "rmse": 3.0, "rows": 5}], [{"std": 7.0, "rmse": 3.0, "rows": 5}]])
+    [{'std': 5.0, 'rmse': 3.0, 'rows': 10}]
+    """
     pooled: list[Bin] = []
     for place in range(max(map(len, groups))):
         bins = [bins[place] for bins in groups if place < len(bins)]

@@ -1,14 +1,14 @@
-"""What a run leaves on disk: configuration, metrics, labels, predictions, models, results.
+"""The records of a run on disk: configuration, metrics, labels, predictions, models, results.
 
-Figures and reports are drawn from these files alone, and a run goes on from them after an interruption. Every file
-is written beside its place and then moved there, so that one that exists is whole; one process writes at a time.
+Figures and reports are drawn from these files alone, and an interrupted run is resumed from them. Every file is written
+beside its place and then moved there, so that a file that exists is complete. One process writes at a time.
 
     config.json                     experiment, configuration, versions; written first, never changed
     metrics/METHOD.parquet          every metric and loss term of every seed at every evaluation
     labels/METHOD.parquet           the labels of every seed in the order in which they were drawn
-    curves/METHOD.parquet           predictions of every seed over the inputs that a figure shows
-    models/METHOD.safetensors       the trained networks of all seeds; its presence says that METHOD is done
-    checkpoints/METHOD.safetensors  where an unfinished METHOD stands
+    curves/METHOD.parquet           predictions of every seed on the grid of inputs of a figure
+    models/METHOD.safetensors       the trained networks of all seeds; it exists once METHOD has finished
+    checkpoints/METHOD.safetensors  the state of a METHOD that has not finished
     results.json                    final values over the seeds
     figures/, report.html           drawn from all of the above
 """
@@ -46,7 +46,7 @@ Tree = TypeVar("Tree")
 
 
 class Summary(TypedDict):
-    """Numbers over seeds, or over splits and seeds; NaN if there is none, which becomes None on record."""
+    """Mean, standard deviation and median over seeds, or over splits and seeds; NaN (on record null) without any."""
 
     mean: float
     std: float
@@ -61,7 +61,18 @@ class Records:
 
     @classmethod
     def create(cls, folder: Path, experiment: str, config: Mapping[str, object], *, resume: bool) -> "Records":
-        """A folder for a new run, or the one of the same run to go on with."""
+        """Start a new run in a folder, or resume the run that it has.
+
+        Args:
+            folder: The folder.
+            experiment: Name of the experiment.
+            config: The configuration.
+            resume: Whether to resume. A folder without a run is then a new run, with a remark.
+
+        Raises:
+            UserError: If the folder has a run and ``resume`` is not set, or a run of another configuration, or files
+                that are not ours.
+        """
         records = cls(folder)
         content = {"experiment": experiment, "config": _plain(config), "versions": versions()}
         if records.path("config.json").exists():
@@ -82,7 +93,7 @@ class Records:
     def running(
         cls, folder: Path, experiment: str, config: Mapping[str, object], *, resume: bool
     ) -> Iterator["Records"]:
-        """`create`, with other processes kept out of the folder until the run ends."""
+        """`create` as a context that keeps other processes out of the folder."""
         records = cls(folder)
         if not records.exists("config.json"):
             records._check_free()
@@ -93,7 +104,11 @@ class Records:
 
     @classmethod
     def open(cls, folder: Path) -> "Records":
-        """The records of a run that exists."""
+        """The records of a run that exists.
+
+        Raises:
+            UserError: If the folder has none.
+        """
         records = cls(folder)
         if not records.path("config.json").is_file():
             raise UserError(f"{folder} holds no run of ncprior (there is no config.json in it)")
@@ -101,7 +116,7 @@ class Records:
 
     @property
     def experiment(self) -> str:
-        """Which experiment the run is of."""
+        """Name of the experiment."""
         return str(self._content()["experiment"])
 
     @property
@@ -111,11 +126,11 @@ class Records:
 
     @property
     def versions(self) -> dict[str, str]:
-        """The versions that the run began with."""
+        """Versions of Python and packages with which the run was started."""
         return dict(self._content()["versions"])
 
     def path(self, name: str) -> Path:
-        """The place of a file."""
+        """The path of a file."""
         return self.folder / name
 
     def exists(self, name: str) -> bool:
@@ -124,16 +139,16 @@ class Records:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keeps other processes out of the folder, which say who is at work in it."""
+        """Keep other processes out of the folder; they stop with a message that it is in use."""
         with alone(self.path("config.json"), f"{self.folder}: is in use"):
             yield
 
     def remove(self, name: str) -> None:
-        """Removes the file if it is there."""
+        """Remove a file if it exists."""
         self.path(name).unlink(missing_ok=True)
 
     def write(self, name: str, save: Callable[[Path], object]) -> Path:
-        """Writes a file with ``save(path)``, whole or not at all."""
+        """Write a file with ``save(path)``, completely or not at all."""
         target = self.path(name)
         with explained(target, safetensors.SafetensorError):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -142,16 +157,16 @@ class Records:
         return target
 
     def write_bytes(self, name: str, content: bytes) -> Path:
-        """Writes these bytes."""
+        """Write bytes to a file."""
         return self.write(name, lambda path: path.write_bytes(content))
 
     def write_json(self, name: str, content: object) -> None:
-        """Writes JSON; numbers that are not finite become null, as JSON has no others."""
+        """Write JSON. Numbers that are not finite become null."""
         text = json.dumps(_plain(content), indent=2, allow_nan=False)
         self.write_bytes(name, f"{text}\n".encode())
 
     def read_json(self, name: str) -> Any:
-        """Reads JSON. Callers say what is in it: by a `TypedDict`, or by what they compute with it."""
+        """Read JSON. Callers know its type, such as a `TypedDict`."""
         path = self.path(name)
         try:
             return json.loads(path.read_text(encoding="utf-8"))
@@ -159,12 +174,12 @@ class Records:
             raise UserError(f"cannot read {path}: {error}") from error
 
     def write_table(self, name: str, columns: Mapping[str, ArrayLike]) -> None:
-        """Writes columns as Parquet."""
+        """Write columns as Parquet."""
         table = pa.table({key: np.asarray(value) for key, value in columns.items()})
         self.write(name, lambda path: pq.write_table(table, path))
 
     def read_table(self, name: str) -> dict[str, np.ndarray]:
-        """Reads Parquet as columns."""
+        """Read the columns of a Parquet file."""
         path = self.path(name)
         try:
             table = pq.read_table(path)
@@ -173,13 +188,13 @@ class Records:
         return {key: table[key].to_numpy() for key in table.column_names}
 
     def write_tree(self, name: str, tree: PyTree, **notes: object) -> None:
-        """Writes a tree of arrays as safetensors, one array for each leaf by its path, with notes in JSON."""
+        """Write a tree of arrays as safetensors, each leaf under its path, with notes as JSON in the metadata."""
         arrays = {key: np.array(_bare(leaf), order="C") for key, leaf in _leaves(tree)}
         metadata = {key: json.dumps(_plain(value)) for key, value in notes.items()}
         self.write(name, lambda path: safetensors.numpy.save_file(arrays, path, metadata))
 
     def read_tree(self, name: str, like: Tree) -> Tree:
-        """Reads a tree of arrays of the same structure as ``like``."""
+        """Read a tree of arrays with the structure and shapes of ``like``."""
         path = self.path(name)
         try:
             arrays = safetensors.numpy.load_file(path)
@@ -195,7 +210,7 @@ class Records:
         return tree
 
     def read_notes(self, name: str) -> JsonObject:
-        """The notes that a tree of arrays was written with."""
+        """The notes that were written with a tree of arrays."""
         path = self.path(name)
         try:
             with safetensors.safe_open(path, "numpy") as file:
@@ -210,7 +225,7 @@ class Records:
         return content
 
     def _check_free(self) -> None:
-        """Raise if there is something in the folder that no run has left."""
+        """Raise if the folder has files that are not from a run."""
         folder = self.folder
         if folder.exists() and (not folder.is_dir() or not all(map(is_ours, folder.iterdir()))):
             raise UserError(f"{folder} exists and is not a run of ncprior: choose another --out")
@@ -226,13 +241,17 @@ class Records:
 
 
 def versions() -> dict[str, str]:
-    """The versions of what the numbers depend on."""
+    """Versions of Python and of the packages that results depend on."""
     found = {name: importlib.metadata.version(name) for name in _PACKAGES}
     return {"ncprior": ncprior.__version__, "python": platform.python_version(), **found}
 
 
 def summary(values: Sequence[float] | np.ndarray) -> Summary:
-    """Mean, standard deviation and median over the seeds that finished."""
+    """Mean, standard deviation and median of the values that are not NaN, which marks seeds that failed.
+
+    >>> summary([1.0, 3.0, float("nan")])
+    {'mean': 2.0, 'std': 1.0, 'median': 2.0}
+    """
     finished = np.asarray(values, np.float64)
     finished = finished[~np.isnan(finished)]
     if not len(finished):
@@ -255,7 +274,7 @@ def _bare(leaf: jax.Array) -> np.ndarray:
 
 
 def _plain(value: object) -> object:
-    """The value in JSON's own types."""
+    """The value with only types that JSON has."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,11 +1,11 @@
-"""The files of one method in a run, and how its training goes on after an interruption.
+"""The files of one method in a run, from which its training can be resumed.
 
     metrics/METHOD.parquet          every metric and loss term of every seed at every evaluation
-    checkpoints/METHOD.safetensors  the state of a method that is not finished
-    models/METHOD.safetensors       the trained networks; its presence says that the method is finished
+    checkpoints/METHOD.safetensors  the state of a method that has not finished
+    models/METHOD.safetensors       the trained networks; it exists once the method has finished
 
-The metrics are written just before the checkpoint. If the process ends in between, they are ahead of it: the checkpoint
-says how many rows of them belong to it, and `MethodFiles.load_checkpoint` drops the others.
+Metrics are written just before the checkpoint. If the process ends in between, they have more rows than the checkpoint
+knows of: it has their number, and `MethodFiles.load_checkpoint` drops the others.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +24,7 @@ Tree = TypeVar("Tree")
 
 
 class RunProgress(NamedTuple):
-    """How many of the runs of an experiment are done, and a line about the last one."""
+    """Number of runs that are done and in total, and a line about the last one."""
 
     done: int
     total: int
@@ -53,12 +53,12 @@ class MethodFiles:
 
     @property
     def finished(self) -> bool:
-        """Whether the trained networks are on record."""
+        """Whether the trained networks have been recorded."""
         return self.records.exists(self._model)
 
     @property
     def has_metrics(self) -> bool:
-        """Whether any evaluation is on record."""
+        """Whether any evaluation has been recorded."""
         return self.records.exists(self._metrics)
 
     def metrics(self) -> Columns:
@@ -66,22 +66,23 @@ class MethodFiles:
         return self.records.read_table(self._metrics)
 
     def model_notes(self) -> JsonObject:
-        """What was written beside the trained networks."""
+        """The notes that were written with the trained networks."""
         return self.records.read_notes(self._model)
 
     def load_model(self, like: Tree) -> Tree:
-        """The trained networks, as a tree of the structure of ``like``."""
+        """The trained networks, as a tree with the structure of ``like``."""
         return self.records.read_tree(self._model, like)
 
     def save_checkpoint(self, tree: PyTree, metrics: Columns, **notes: object) -> None:
-        """Writes the metrics so far and the state to go on from."""
+        """Write the metrics so far, and the state from which to resume."""
         self.records.write_table(self._metrics, metrics)
         self.records.write_tree(self._checkpoint, tree, **notes, metric_rows=_length(metrics))
 
     def load_checkpoint(self, like: Callable[[JsonObject], Tree]) -> Checkpoint[Tree] | None:
-        """The state to go on from, or None before the first checkpoint.
+        """The state from which to resume, or None if there is no checkpoint.
 
-        ``like(notes)`` gives a tree of the structure that was saved.
+        Args:
+            like: A function of the notes that returns a tree with the structure that was saved.
         """
         if not self.records.exists(self._checkpoint):
             return None
@@ -91,7 +92,7 @@ class MethodFiles:
         return Checkpoint(tree, notes, metrics)
 
     def finish(self, params: PyTree, **notes: object) -> None:
-        """Writes the trained networks, which ends the method."""
+        """Write the trained networks and remove the checkpoint: the method has finished."""
         self.records.write_tree(self._model, params, **notes)
         self.records.remove(self._checkpoint)
 
@@ -109,7 +110,7 @@ class MethodFiles:
 
 
 def unfinished_methods(records: Records, names: Iterable[str]) -> list[str]:
-    """The methods whose trained networks are not on record."""
+    """The methods whose trained networks have not been recorded."""
     return [name for name in names if not MethodFiles(records, name).finished]
 
 

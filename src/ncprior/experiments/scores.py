@@ -1,4 +1,4 @@
-"""All that is written down about a prediction of rows whose targets are known."""
+"""Scores of predictions for rows whose targets are known."""
 
 from typing import NamedTuple, TypedDict
 
@@ -15,13 +15,13 @@ from ncprior.tables.estimator import NCPRegressor
 from ncprior.tables.programs import chunked
 
 LEVELS = tuple(round(0.05 * i, 2) for i in range(1, 20))
-"""Probabilities of the central intervals whose coverage makes the calibration curve."""
+"""Levels of the central intervals whose coverage is the calibration curve."""
 BINS = 10
-"""Groups of rows from the least to the most uncertain, in which error and uncertainty are compared."""
+"""Number of groups of rows, from the least to the most uncertain, in which errors and uncertainties are compared."""
 
 
 class Standardised(NamedTuple):
-    """A prediction ``[rows, 1]`` of ``(y - shift) / scale``: single precision has too few digits for a large shift."""
+    """A prediction ``[rows, 1]`` of ``(y - shift) / scale``, as float32 has too few digits for a large shift."""
 
     prediction: Predictive
     shift: float
@@ -29,13 +29,13 @@ class Standardised(NamedTuple):
 
 
 def predict(model: NCPRegressor, inputs: pa.Table) -> Standardised:
-    """What an estimator of one target predicts."""
+    """The prediction of an estimator with one target."""
     found = model.predict_distribution(inputs)
     return Standardised(heavy_tailed(found.standardised), float(found.shift[0]), float(found.scale[0]))
 
 
 class Bin(TypedDict):
-    """A group of rows: root mean squares of the predicted standard deviation and of the error, and how many rows."""
+    """A group of rows: root mean squares of the predicted standard deviation and of the error, and number of rows."""
 
     std: float
     rmse: float
@@ -43,7 +43,7 @@ class Bin(TypedDict):
 
 
 class Scores(TypedDict):
-    """Metrics of a prediction in units of the target; see `scores`."""
+    """Scores of a prediction in units of the target; see `scores`."""
 
     rmse: float
     nlpd: float
@@ -55,11 +55,16 @@ class Scores(TypedDict):
 
 
 def scores(standardised: Standardised, truth: np.ndarray) -> Scores:
-    """RMSE, NLPD, CRPS and 90% coverage, the calibration curve, and errors against uncertainties.
+    """Score a prediction.
 
-    The truth ``[rows]`` and what is given are in the unit of the target. ``calibration`` is the coverage at each of
-    `LEVELS`. ``bins`` are groups of equal size by predicted standard deviation, with the root mean square of it
-    (``std``) and of the error (``rmse``), and ``rows`` in it.
+    Args:
+        standardised: The prediction.
+        truth: The targets ``[rows]``, in their own unit.
+
+    Returns:
+        RMSE, NLPD, CRPS and 90% ``coverage``; ``std``, the root mean square of the predicted standard deviation;
+        ``calibration``, the coverage at each of `LEVELS`; and ``bins``, groups of equal size by predicted standard
+        deviation.
     """
     prediction, shift, scale = standardised
     truth = (truth - shift) / scale
@@ -81,10 +86,10 @@ def scores(standardised: Standardised, truth: np.ndarray) -> Scores:
 
 
 def detection(outside: Standardised, inside: Standardised) -> float:
-    """How well the uncertainty tells rows unlike those of training from rows like them: the area under the ROC curve.
+    """How well the uncertainty separates rows unlike the training rows from rows like them: area under the ROC curve.
 
-    It is the probability that a row from outside is more uncertain than one from inside, where a tie counts half; 0.5
-    is chance.
+    It is the probability that a row of ``outside`` is more uncertain than one of ``inside``, where a tie counts half.
+    0.5 is chance.
     """
     parts = [_metrics(part.prediction, np.zeros(_rows(part.prediction)))["uncertainty"] for part in (outside, inside)]
     labels = np.repeat([1, 0], [len(part) for part in parts])
@@ -94,7 +99,7 @@ def detection(outside: Standardised, inside: Standardised) -> float:
 @jax.jit
 @jax.vmap
 def _row_metrics(prediction: Predictive, y: Array) -> dict[str, Array]:
-    """Metrics of one row; ``centrality`` is the probability of the smallest central interval that holds ``y``."""
+    """Metrics of one row; ``centrality`` is the level of the smallest central interval that contains ``y``."""
     row = jax.tree.map(lambda leaf: leaf[None], prediction)
     values = {name: getattr(prediction, name)[0] for name in ("mean", "std", "uncertainty")}
     values |= {name: metrics.METRICS[name](row, y[None]) for name in ("nlpd", "crps")}

@@ -1,16 +1,16 @@
-"""Active learning replayed on a table whose labels are all known: how many of them would have been enough?
+"""Simulated active learning on a labelled table: how many of the labels would have been enough?
 
-    about.json                 how many rows there are, and after how many labels the models are tested
-    runs/RULE/SEED.json        the labels of one seed in the order in which a rule chose them, and what they led to
+    about.json                 number of rows, and the numbers of labels after which models are tested
+    runs/RULE/SEED.json        the rows that a rule chose with one seed, in order, and the scores of every round
     results.json               learning curves, and labels saved against random
 
-A run is written after every round and goes on from there.
+A run is written after every round, from which it can be resumed.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypedDict
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -18,41 +18,41 @@ from ncprior.core.registry import Style, style_of
 from ncprior.data import labelled
 from ncprior.data.labelled import Labelled
 from ncprior.errors import UserError, check_limits
-from ncprior.experiments.evaluate import Arguments
+from ncprior.experiments.labels_saved import bootstrap_saving
 from ncprior.experiments.records import JsonObject, Records
 from ncprior.experiments.runs import RunProgress
 from ncprior.experiments.scores import predict, scores
+from ncprior.experiments.variants import Arguments
 from ncprior.tables.batches import DEFAULT_RULE, acquisitions
 from ncprior.tables.estimator import NCPRegressor
 
 NAME = "simulate"
 CONTROL = "random"
-"""The rule that every other must beat; it is always run."""
+"""The rule that others are compared with; it is always run."""
 Metric = Literal["rmse", "nlpd", "crps", "coverage"]
 Compared = Literal["rmse", "nlpd"]
 METRICS: tuple[Metric, ...] = ("rmse", "nlpd", "crps", "coverage")
+"""Metrics that have a learning curve."""
 COMPARED: tuple[Compared, ...] = ("rmse", "nlpd")
-"""Metrics for which labels are counted."""
+"""Metrics for which the labels saved are computed."""
 POOL_SHARE = 0.4
-"""Share of the pool that may be labelled at most: rules cannot differ much once most rows have labels."""
+"""Largest share of the pool that is labelled: rules cannot differ much once most rows have labels."""
 ESTIMATOR: Arguments = {"members": 3}
 """Arguments of `NCPRegressor` that make each of the many fits faster."""
 QUICK: dict[str, int] = {"seeds": 2, "labels": 100, "rows": 5_000}
+"""What ``--quick`` changes in the configuration."""
 QUICK_ESTIMATOR: Arguments = {"members": 2}
-_LEVELS = 100
-"""Points of the control's curve at which labels are compared."""
-_RESAMPLES = 1_000
-"""Draws of seeds with replacement that say how far the labels saved depend on the seeds."""
+"""Arguments of `NCPRegressor` that ``--quick`` changes."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """All that a run depends on."""
+    """The configuration of a run, which determines its results."""
 
     table: str
     target: str
     fingerprint: str
-    """Of the table's contents, so that a run does not go on with another table."""
+    """Hash of the contents of the table: a run is not resumed with another table."""
     rules: tuple[str, ...] = (DEFAULT_RULE, CONTROL)
     inputs: tuple[str, ...] | None = None
     seeds: int = 5
@@ -60,9 +60,9 @@ class Config:
     batch: int = 20
     labels: int = 400
     test: float = 0.2
-    """Share of the rows that are tested on, and never in the pool."""
+    """Share of the rows that are test rows, which are never in the pool."""
     rows: int | None = 20_000
-    """The most rows of the table to use, drawn at random."""
+    """Largest number of rows to use, drawn at random; None for all."""
     estimator: Arguments = field(default_factory=lambda: dict(ESTIMATOR))
     """Arguments of `NCPRegressor`."""
 
@@ -81,7 +81,7 @@ class Config:
 
 
 class Round(TypedDict):
-    """A model trained on so many labels: its scores on the test rows, and the seconds for training and choosing."""
+    """One round: number of labels, scores on the test rows, and seconds for training and choosing."""
 
     labels: int
     rmse: float
@@ -92,7 +92,7 @@ class Round(TypedDict):
 
 
 class Run(TypedDict):
-    """The labels that a rule chose with one seed, in order, and the rounds so far; rows are numbers in the table."""
+    """A rule with one seed: numbers of the test rows and of the labelled rows, in order, and the rounds so far."""
 
     rule: str
     seed: int
@@ -102,14 +102,14 @@ class Run(TypedDict):
 
 
 class Curve(TypedDict):
-    """A metric after every round: mean and standard deviation over the seeds; None where it is not finite."""
+    """Mean and standard deviation of a metric over the seeds, for each round; None where it is not finite."""
 
     mean: list[float | None]
     std: list[float | None]
 
 
 class LabelsSaved(TypedDict):
-    """`Saving` on record; None where there is none."""
+    """A `ncprior.experiments.labels_saved.Saving` on record, with None for NaN."""
 
     mean: float | None
     low: float | None
@@ -117,7 +117,7 @@ class LabelsSaved(TypedDict):
 
 
 class RuleResult(TypedDict):
-    """The learning curves of a rule, the labels that it saves, and the seconds that a seed took."""
+    """The learning curves of a rule, the labels that it saves, and the mean seconds of a seed."""
 
     seconds: float
     rmse: Curve
@@ -128,7 +128,7 @@ class RuleResult(TypedDict):
 
 
 class Results(TypedDict):
-    """What ``results.json`` holds."""
+    """The contents of ``results.json``."""
 
     experiment: str
     rows: int
@@ -140,21 +140,17 @@ class Results(TypedDict):
     versions: dict[str, str]
 
 
-class Saving(NamedTuple):
-    """Labels saved against random: the share from the mean curves, and 5% and 95% quantiles over drawn seeds."""
-
-    mean: float
-    low: float
-    high: float
-
-
 def rule_style(name: str) -> Style:
-    """How a rule or score is written and drawn; in grey if it is not registered in this process."""
+    """How a rule or score is written and drawn; one that is not registered is grey."""
     return style_of(name, acquisitions())
 
 
 def counts(config: Config, rows: int) -> list[int]:
-    """Numbers of labels after which the models are tested, for a table with this many rows."""
+    """Numbers of labels after which models are tested, for a table with this many rows.
+
+    Raises:
+        UserError: If the table has too few rows for the initial labels.
+    """
     pool = rows - _test_rows(config, rows)
     most = min(config.labels, int(POOL_SHARE * pool))
     if most <= config.initial:
@@ -166,7 +162,14 @@ def counts(config: Config, rows: int) -> list[int]:
 
 
 def load(config: Config) -> tuple[Labelled, list[int]]:
-    """The rows of the table, and the numbers of labels after which models are tested."""
+    """Read the table of a configuration.
+
+    Returns:
+        Its labelled rows, and the numbers of labels after which models are tested.
+
+    Raises:
+        UserError: If the table cannot be read, or has too few rows.
+    """
     data = labelled.load(config.table, config.target, config.inputs, rows=config.rows)
     return data, counts(config, len(data.targets))
 
@@ -177,7 +180,17 @@ def experiment(
     records: Records,
     show: Callable[[RunProgress], None] = lambda _: None,
 ) -> Results:
-    """Runs what is not on record yet, on what `load` gave, and gives the results."""
+    """Run what has not been recorded yet.
+
+    Args:
+        config: The configuration.
+        loaded: What `load` returned.
+        records: Where runs are recorded.
+        show: Called with the progress after each round.
+
+    Returns:
+        The results of all runs.
+    """
     data, steps = loaded
     rows = len(data.targets)
     about = {"rows": rows, "rows_without_target": data.dropped, "inputs": data.inputs.column_names, "counts": steps}
@@ -201,7 +214,7 @@ def experiment(
 
 
 def start(config: Config, rows: int, rule: str, seed: int) -> Run:
-    """A run before its first round: test rows and initial labels are the same for every rule with this seed."""
+    """A run before its first round. Test rows and initial labels depend on the seed, not on the rule."""
     order = np.random.default_rng([seed, 0]).permutation(rows)
     test = _test_rows(config, rows)
     labels = order[test : test + config.initial]
@@ -209,14 +222,14 @@ def start(config: Config, rows: int, rule: str, seed: int) -> Run:
 
 
 def advance(config: Config, data: Labelled, run: Run, batch: int) -> Run:
-    """One round more: train on the labels, test, and choose the next batch, which may be of none."""
+    """One more round: train on the labels, test, and choose ``batch`` rows to label next, which may be 0."""
     seed, rule, number = run["seed"], run["rule"], len(run["rounds"])
-    # Rules with the same seed differ in nothing but the labels.
+    # The seeds do not depend on the rule, so that rules differ only in the labels that they choose.
     fit_seed, draw_seed = np.random.SeedSequence([seed, 1 + number]).generate_state(2)
     started = time.monotonic()
     labels = np.array(run["labels"])
     inputs, targets = data.take(labels)
-    # A simulation may begin with two labels, of which nothing can be learned as yet.
+    # A simulation may begin with two labels, which are too few to learn from.
     model = NCPRegressor(**{"min_rows": 1, **config.estimator}, random_state=int(fit_seed % 2**31))
     model.fit_subset(inputs, targets)  # `load` has checked the whole table
     test_inputs, test_targets = data.take(np.array(run["test"]))
@@ -242,12 +255,12 @@ def advance(config: Config, data: Labelled, run: Run, batch: int) -> Run:
 
 
 def run_file(rule: str, seed: int) -> str:
-    """Where the run of a rule with a seed is recorded."""
+    """The file of the run of a rule with a seed."""
     return f"runs/{rule}/{seed:03d}.json"
 
 
 def unfinished(records: Records) -> list[str]:
-    """The rules that have runs which are not complete on record."""
+    """The rules with runs that have not been recorded to their end."""
     if not records.exists("about.json"):
         return list(records.config["rules"])
     rounds = len(records.read_json("about.json")["counts"])
@@ -261,7 +274,7 @@ def unfinished(records: Records) -> list[str]:
 
 
 def curves(records: Records) -> dict[str, dict[str, np.ndarray]]:
-    """Values ``[seeds, rounds]`` by rule and metric."""
+    """Learning curves ``[seeds, rounds]`` by rule and metric."""
     config = records.config
     found: dict[str, dict[str, np.ndarray]] = {}
     for rule in config["rules"]:
@@ -274,7 +287,7 @@ def curves(records: Records) -> dict[str, dict[str, np.ndarray]]:
 
 
 def write_results(records: Records) -> Results:
-    """Learning curves, and labels saved against random, as ``results.json``."""
+    """Write ``results.json``: learning curves, and labels saved against random."""
     about, found = records.read_json("about.json"), curves(records)
     labels = np.array(about["counts"], float)
     rules = {
@@ -284,55 +297,17 @@ def write_results(records: Records) -> Results:
                 metric: {"mean": values[metric].mean(0).tolist(), "std": values[metric].std(0).tolist()}
                 for metric in METRICS
             },
-            "saved": {metric: saving(labels, values[metric], found[CONTROL][metric])._asdict() for metric in COMPARED},
+            "saved": {
+                metric: bootstrap_saving(labels, values[metric], found[CONTROL][metric])._asdict()
+                for metric in COMPARED
+            },
         }
         for rule, values in found.items()
     }
     results = {"experiment": NAME, **about, "rules": rules, "config": records.config, "versions": records.versions}
     records.write_json("results.json", results)
-    written: Results = records.read_json("results.json")  # where numbers that are not finite are null
+    written: Results = records.read_json("results.json")  # in which numbers that are not finite are null
     return written
-
-
-def labels_saved(labels: np.ndarray, curve: np.ndarray, control: np.ndarray) -> float:
-    """The share of the control's labels that a rule can do without for the same value, on average along the curve.
-
-    The average is over numbers of labels of the control, up to where it comes to its best value. Values in between are
-    interpolated, and a value counts from the first time that it is reached. The share is negative if the rule needs
-    more. A value that it never comes to counts as if it did with its last label: it saves at most so much.
-    """
-    curve, control = np.minimum.accumulate(curve), np.minimum.accumulate(control)
-    if not np.isfinite([curve[-1], control[-1]]).all():
-        return float("nan")
-    last = reach(labels, control, control[-1])
-    levels = np.interp(np.linspace(labels[0], last, _LEVELS + 1)[1:], labels, control)
-    needed, by_control = (sum(reach(labels, one, level) for level in levels) for one in (curve, control))
-    return float(1 - needed / by_control)
-
-
-def reach(labels: np.ndarray, curve: np.ndarray, level: float) -> float:
-    """The number of labels, interpolated, after which a curve that never rises is as low as this, or the last one."""
-    if curve[-1] > level:
-        return float(labels[-1])
-    after = int(np.argmax(curve <= level))
-    if after == 0 or not np.isfinite(curve[after - 1]):
-        return float(labels[after])
-    part = (curve[after - 1] - level) / (curve[after - 1] - curve[after])
-    return float(labels[after - 1] + part * (labels[after] - labels[after - 1]))
-
-
-def saving(labels: np.ndarray, rule: np.ndarray, control: np.ndarray) -> Saving:
-    """Labels saved from the mean of curves ``[seeds, rounds]``, and how far that depends on the seeds."""
-    seeds = len(rule)
-    mean = labels_saved(labels, rule.mean(0), control.mean(0))
-    if seeds == 1:
-        return Saving(mean, float("nan"), float("nan"))
-    rng = np.random.default_rng(0)
-    # The same seeds of both: they share test rows and first labels.
-    draws = rng.integers(seeds, size=(_RESAMPLES, seeds))
-    found = np.array([labels_saved(labels, rule[draw].mean(0), control[draw].mean(0)) for draw in draws])
-    low, high = np.quantile(found[~np.isnan(found)], [0.05, 0.95]) if np.isfinite(found).any() else (np.nan, np.nan)
-    return Saving(mean, float(low), float(high))
 
 
 def _test_rows(config: Config, rows: int) -> int:

@@ -1,8 +1,8 @@
-"""Training of one large network on all rows, data parallel.
+"""Data parallel training of one large network on all rows.
 
 A mini batch is split over all devices, and so are Adam's moments: each device sums the gradients of its share of the
-weights, takes their step and hands the new weights round. The noise on the inputs is drawn for the whole batch, so that
-the number of devices changes results by rounding only.
+weights, updates them, and sends the new weights to the others. Input noise is drawn for the whole batch, so that the
+number of devices changes results only by rounding.
 """
 
 import copy
@@ -39,13 +39,13 @@ _AXIS = "rows"
 _SPLIT, _SAME = PartitionSpec(_AXIS), PartitionSpec()
 
 _EVALUATED = 50_000
-"""Training rows, drawn at random, that stand for all of them at an evaluation."""
+"""Number of training rows, drawn at random, on which training metrics are computed."""
 
 _STRETCHES = 10
-"""Calls of the training program in an epoch; progress is shown and Ctrl-C is heard between them."""
+"""Calls of the training program in an epoch; in between, progress is shown and Ctrl-C is handled."""
 
 _SCATTERED = 65_536
-"""Weights that an array must have for its moments to be split over the devices; smaller ones are not worth it."""
+"""Arrays with at least this many weights have their moments split over the devices."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Schedule:
 
     epochs: int = 10
     decay: Literal["none", "cosine"] = "none"
-    """The learning rate stays as it is, or falls to 0 along half a cosine."""
+    """Constant learning rate, or cosine decay to 0."""
     bins: int = 0
-    """Above 0, inputs enter the network as their places among this many quantiles; see `Bins`."""
+    """Number of quantile bins that inputs are encoded by, see `Bins`; 0 for none."""
     validation: float = 0.0
-    """Share of the training rows, the last ones in the order of the split, that are kept apart to choose the epoch."""
+    """Share of the training rows, the last ones in the order of the split, that is held out to choose the epoch."""
     beta: float = 0.0
-    """At 0 the plain likelihood; near 1 the mean is learned as with squared errors; see `balanced`."""
+    """Exponent of `balanced`: 0 for the plain likelihood, 1 for a mean that is learned as with squared errors."""
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
@@ -73,12 +73,30 @@ class Schedule:
         if not 0 <= self.beta <= 1:
             raise UserError(f"beta must be between 0 and 1, got {self.beta}")
 
+    def training_rows(self, data: Dataset) -> int:
+        """Number of rows that are trained on, which are the first ones; the others are for validation."""
+        count = len(data.train_inputs)
+        return count - int(count * self.validation)
+
+
+def steps_in_epoch(rows: int, settings: Settings) -> int:
+    """Mini batches in one pass over this many rows.
+
+    Raises:
+        UserError: If there is none, as the rows do not fill one and the remainder is dropped.
+    """
+    size = settings.batch_size
+    steps = rows // size if settings.remainder == "dropped" else -(-rows // size)
+    if not steps:
+        raise UserError(f"{rows} training rows do not fill a mini batch of {size}: choose a smaller --batch-size")
+    return steps
+
 
 def balanced(method: Method, beta: float) -> Method:
-    """The method with every row's likelihood weighted by ``noise^(2 beta)``, taken as a constant.
+    """The method with the likelihood of each row weighted by ``noise^(2 beta)`` (Seitzer et al., 2022).
 
-    The likelihood counts an error in units of the noise, so that a network hardly learns from rows that it thinks
-    noisy: here the late flights, which rule the RMSE. This evens it out (Seitzer et al., 2022).
+    The likelihood divides errors by the noise, so a network learns little from rows that it predicts to be noisy: here
+    the late flights, which dominate the RMSE. The weights balance that. No gradient flows through them.
     """
     weight, plain = method.objective["nll"]
 
@@ -90,29 +108,34 @@ def balanced(method: Method, beta: float) -> Method:
 
 
 class State(NamedTuple):
-    """A network in training. Large arrays of Adam's moments are split over the devices, all else is on every one."""
+    """A network in training. Large arrays of Adam's moments are split over the devices; all else is replicated."""
 
     params: PyTree
     optimizer: AdamState
-    sums: Array  # of every loss term over the steps of this epoch
-    failed: Array  # step of the run in which the loss was first not finite, or -1
-    nonfinite_terms: Array  # bits of the loss terms that were not finite then
+    sums: Array  # sum of every loss term over the steps of this epoch
+    failed: Array  # first step of the run at which the loss was not finite, or -1
+    nonfinite_terms: Array  # one bit for each loss term that was not finite then
 
 
 class Regression:
-    """Training of one method on all rows, a mini batch at a time that is split over all devices."""
+    """Training of one method on all rows, with every mini batch split over all devices.
+
+    Args:
+        method: The method.
+        settings: Sizes, learning rate and mini batches.
+        schedule: Epochs, decay and validation.
+        data: Training and test rows.
+        seed: Seed of weights, batches and noise.
+
+    Raises:
+        UserError: If the rows do not fill a mini batch.
+    """
 
     def __init__(self, method: Method, settings: Settings, schedule: Schedule, data: Dataset, seed: int) -> None:
         self.settings, self.schedule, self.data, self.seed = settings, schedule, data, seed
-        count = len(data.train_inputs)
-        self.rows = count - int(count * schedule.validation)
-        size = settings.batch_size
-        self.steps = self.rows // size if settings.remainder == "dropped" else -(-self.rows // size)
-        if not self.steps:
-            raise UserError(
-                f"{self.rows} training rows do not fill a mini batch of {size}: choose a smaller --batch-size"
-            )
-        self.mesh = row_mesh(size)
+        self.rows = schedule.training_rows(data)
+        self.steps = steps_in_epoch(self.rows, settings)
+        self.mesh = row_mesh(settings.batch_size)
         inputs, targets = data.train_inputs[: self.rows], data.train_targets[: self.rows]
         method = in_bins(method, Bins.find(inputs, schedule.bins)) if schedule.bins else method
         self.method = balanced(method, schedule.beta) if schedule.beta else method
@@ -142,7 +165,7 @@ class Regression:
         self._measure = jax.jit(self._measure_parts)
 
     def with_seed(self, seed: int) -> "Regression":
-        """The same with another seed of weights, batches and noise; programs and rows are shared."""
+        """The same training with another seed of weights, batches and noise. Programs and rows are shared."""
         if seed == self.seed:
             return self
         other = copy.copy(self)
@@ -160,14 +183,16 @@ class Regression:
         return self.place(State(*state))
 
     def place(self, state: State) -> State:
-        """The state where the program expects it."""
+        """The state, placed on the devices as the program expects it."""
         shardings = jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), self._specs)
         return jax.device_put(state, shardings, may_alias=False)
 
     def train(self, state: State, epoch: int) -> Iterator[tuple[State, int]]:
-        """One epoch; yields the state and the steps done several times, at last at its end.
+        """Train one epoch.
 
-        A state's arrays are given back to the program by the next step: copy what must last.
+        Yields:
+            The state and the number of steps done, several times and at the end. The next step reuses the memory of the
+            state: copy what must last.
         """
         key_order, key_steps = jax.random.split(jax.random.fold_in(self._key(1), epoch))
         order = self._shuffle(key_order)
@@ -179,7 +204,7 @@ class Regression:
             yield state, int(last)
 
     def evaluate(self, state: State) -> dict[str, float]:
-        """Every metric on every part of the data in units of the target, and the mean of every loss term."""
+        """Every metric on every part of the data, in units of the target, and the mean of every loss term."""
         values = {
             f"loss_{name}": float(value) / self.steps
             for name, value in zip(self.method.objective, np.asarray(state.sums), strict=True)
@@ -187,14 +212,14 @@ class Regression:
         return values | {name: float(value) for name, value in self._measure(state.params, *self._evaluated).items()}
 
     def failure(self, state: State) -> str | None:
-        """Why training cannot go on, or None."""
+        """Why training has failed; None if it has not."""
         failed = int(state.failed)
         if failed < 0:
             return None
         return explain_failure(self.method, failed // self.steps + 1, int(state.nonfinite_terms))
 
     def learning_rate(self, step: int | Array) -> Array:
-        """The learning rate of this step of the run."""
+        """The learning rate at this step of the run."""
         rate = jnp.asarray(self.settings.learning_rate)
         if self.schedule.decay == "none":
             return rate
@@ -209,7 +234,7 @@ class Regression:
         return jax.random.fold_in(jax.random.key(self.seed), purpose)
 
     def _everywhere(self, array: np.ndarray) -> Array:
-        """The whole array on every device."""
+        """The array, replicated on every device."""
         placed: Array = jax.device_put(array, NamedSharding(self.mesh, _SAME))
         return placed
 
@@ -218,12 +243,12 @@ class Regression:
         return devices > 1 and leaf.size >= _SCATTERED and leaf.shape[0] % devices == 0
 
     def _shuffle_rows(self, key: Array) -> Array:
-        """All rows in random order, and row 0 for the places that only fill up the last mini batch."""
+        """All rows in random order, padded with row 0 to fill the last mini batch."""
         order = jax.random.permutation(key, self.rows)
         return jnp.pad(order, (0, max(0, self.steps * self.settings.batch_size - self.rows)))
 
     def _train_steps(self, state: State, rows: Rows, order: Array, key: Array, steps: tuple[Array, Array]) -> State:
-        """The program of one device: the steps of an epoch from the first of ``steps`` to before the second."""
+        """The program of one device: steps ``steps[0]`` to ``steps[1] - 1`` of an epoch."""
         s, method, names = self.settings, self.method, list(self.method.objective)
         size, devices = s.batch_size, self.mesh.size
         device = jax.lax.axis_index(_AXIS)
@@ -234,16 +259,16 @@ class Regression:
             return jax.lax.dynamic_slice_in_dim(leaf, device * share, share)
 
         def loss(params: PyTree, i: Array) -> tuple[Array, Array]:
-            """The device's share of the mini batch's loss, and of every term."""
+            """The device's share of the loss of the mini batch, and of every term."""
             chosen = jax.lax.dynamic_slice(order, (i * size,), (size,))
             inputs, targets = rows.inputs[chosen], rows.targets[chosen]
             in_use = (i * size + jnp.arange(size) < self.rows).astype(jnp.float32)
             weight = jnp.sum(mine(in_use))
-            # A share without any row in use counts nothing; weights of 0 alone would make its mean NaN.
+            # A share without any row in use has weight 0 below; weights that are all 0 would make its mean NaN.
             weights = jnp.where(weight > 0, mine(in_use), 1.0)
             batch = Batch(mine(inputs), mine(targets), weights, jnp.asarray(self.rows))
             prior = method.input_prior
-            # Noise is drawn for the whole mini batch, so that it does not depend on the number of devices.
+            # Drawn for the whole mini batch, so that the noise does not depend on the number of devices.
             noised = None if prior is None else lambda _, *, key: mine(prior(inputs, key=key))
             view = View.of(combine(params, self.static), batch, noised, key=jax.random.fold_in(key, i))
             value, terms = total(method.objective, view)
@@ -251,9 +276,9 @@ class Regression:
             return share * value, share * jnp.stack([terms[name] for name in names])
 
         def add_up(grad: Array) -> Array:
-            """The gradient of the whole mini batch; of a split array, the device's share of it."""
+            """Sum gradients over the devices. Of a split array, each device gets its share only."""
             if devices == 1:
-                return grad  # a sum over one device would copy it
+                return grad  # avoids a copy
             if self._is_split(grad):
                 return jax.lax.psum_scatter(grad, _AXIS, scatter_dimension=0, tiled=True)
             return jax.lax.psum(grad, _AXIS)
@@ -279,7 +304,7 @@ class Regression:
         return jax.lax.fori_loop(*steps, step, state)
 
     def _rows_to_evaluate(self) -> tuple[tuple[Array, Array], dict[str, slice]]:
-        """Inputs and targets of all rows that metrics are taken on, and where among them each part is."""
+        """Inputs and targets of all rows that are evaluated, and the slice of each part of the data."""
         data, count = self.data, self.rows
         drawn = np.random.default_rng(self.seed).choice(count, min(count, _EVALUATED), replace=False)
         inputs = [data.train_inputs[drawn], data.train_inputs[count:], data.test_inputs]
@@ -287,7 +312,7 @@ class Regression:
         ends = itertools.accumulate(map(len, inputs), initial=0)
         bounds = zip(("train", "valid", "test"), itertools.pairwise(ends), strict=True)
         parts = {name: slice(*ends) for name, ends in bounds if ends[0] < ends[1]}
-        # Rows of zeros at the end, so that every device predicts the same number.
+        # Padded with rows of zeros, so that every device predicts the same number of rows.
         missing = -sum(map(len, inputs)) % self.mesh.size
         filled = np.concatenate([*inputs, np.zeros_like(data.test_inputs, shape=(missing, data.test_inputs.shape[1]))])
         spread = jax.device_put(filled, NamedSharding(self.mesh, _SPLIT))
@@ -312,14 +337,19 @@ class Regression:
 
 
 def row_mesh(batch_size: int) -> Mesh:
-    """The devices that a mini batch is split over: as many as divide it into equal shares."""
+    """The devices that a mini batch is split over: the largest number that divides it into equal shares."""
     devices = jax.devices()
     count = max(n for n in range(1, len(devices) + 1) if batch_size % n == 0)
     return Mesh(np.array(devices[:count]), (_AXIS,))
 
 
 def norm_of_parts(grads: PyTree, split: list[bool]) -> Array:
-    """The global norm of gradients of which some are a device's share only."""
+    """The global norm of gradients, some of which are only the share of a device.
+
+    Args:
+        grads: The gradients.
+        split: For each leaf, whether it is split over the devices.
+    """
     squares = [sum_of_squares(leaf) for leaf in jax.tree.leaves(grads)]
     parts = sum((square for square, is_part in zip(squares, split, strict=True) if is_part), jnp.zeros(()))
     whole = sum((square for square, is_part in zip(squares, split, strict=True) if not is_part), jnp.zeros(()))

@@ -13,14 +13,14 @@ from ncprior.experiments.records import Records
 NAME = "flights"
 
 SCHEDULE = Schedule(epochs=2_000, initial=10, select=10, select_every=50, evaluate_every=50)
-"""10 labels, 10 more every 50 epochs; 2,000 epochs, evaluated every 50 as in the released code."""
+"""10 labels, 10 more every 50 of 2,000 epochs; evaluated every 50 epochs, as in the released code."""
 
 QUICK = Schedule(epochs=1_000, initial=10, select=10, select_every=50, evaluate_every=50)
-"""Half of the labels."""
+"""The first half of the schedule."""
 SEEDS, QUICK_SEEDS = 10, 5
 
 CONTROL = "bbb+ncp@random"
-"""Always drawn beside the others: labels that no model has chosen."""
+"""A control that is always run: BBB+NCP with labels drawn at random."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,11 @@ class Source:
     planes: str | None = None
 
     def load(self) -> Dataset:
-        """The flights, standardised."""
+        """The flights, standardised.
+
+        Raises:
+            UserError: If they cannot be read.
+        """
         return flights.load(self.source, self.paths, split=self.split, planes=self.planes)
 
 
@@ -46,7 +50,16 @@ def configure(
     *,
     quick: bool = False,
 ) -> Config:
-    """The configuration of the experiment, in full or in a quick version."""
+    """The configuration of the experiment or, with ``quick``, of a shorter version.
+
+    Args:
+        data: Where the flights come from.
+        preset: Name of the settings; see `ncprior.core.settings.FLIGHTS_PRESETS`.
+        methods: Names of the methods to run, to which the control is added.
+        seeds: Number of seeds; None for the default.
+        acquisition: A score for every method; None for each method's own.
+        quick: Whether to run the shorter version.
+    """
     seeds = seeds if seeds is not None else QUICK_SEEDS if quick else SEEDS
     names = tuple(dict.fromkeys((*methods, CONTROL)))
     return Config(preset, FLIGHTS_PRESETS[preset], QUICK if quick else SCHEDULE, names, seeds, acquisition, data)
@@ -55,5 +68,12 @@ def configure(
 def experiment(
     config: Config, data: Dataset, records: Records, show: Callable[[Progress], None] = lambda _: None
 ) -> None:
-    """Runs what is not in the records yet."""
+    """Run the methods that have not been recorded yet.
+
+    Args:
+        config: The configuration.
+        data: The flights.
+        records: Where results are recorded.
+        show: Called with the progress at every evaluation.
+    """
     run(config, data, records, show=show)

@@ -1,9 +1,9 @@
-"""What the noise contrastive prior says about functions before there are labels (Equation 3).
+"""The noise contrastive prior as a prior over functions, before there are labels (Equation 3).
 
-BBB+NCP on the toy inputs without its data term: what is left fits the belief over weights to the data prior alone, and
-functions drawn from that belief are draws from the function prior. For a centre ``mu_y`` that is a constant, the
-divergence marginalises over fantasised targets in closed form, ``KL(p || q) = -E_p[ln q(y~)] + const``; for one that is
-the target of the clean row, as in the paper, every seed fantasises targets of its own.
+BBB+NCP is trained on the toy inputs without the likelihood term. The belief over weights then fits the data prior
+alone, and functions drawn from it are draws from the function prior. If the centre ``mu_y`` of the output prior is a
+constant, the divergence is an expectation over drawn targets in closed form, ``KL(p || q) = -E_p[ln q(y~)] + const``.
+If it is the target of the clean row, as in the paper, every seed draws targets of its own.
 """
 
 import dataclasses
@@ -36,19 +36,20 @@ STAGES = {
     "fantasised": "NCP alone, fantasised targets",
     "data": "NCP and data",
 }
-"""Beliefs that functions are drawn from, and how they are written."""
+"""Stages whose beliefs functions are drawn from, and how they are written."""
 
 SCHEDULE = Schedule(epochs=10_000, initial=60, select=1, select_every=10_000, evaluate_every=500)
-"""60 labels, or as many inputs without labels, for 60,000 steps. The prior alone is learned in a tenth of them."""
+"""60 rows, with or without their labels, for 60,000 steps. The prior alone is learned in a tenth of them."""
 QUICK = Schedule(epochs=2_000, initial=60, select=1, select_every=2_000, evaluate_every=200)
+"""A fifth of the epochs."""
 
 _FUNCTIONS = 24
-"""Functions on record for each stage, drawn from the seeds in turn."""
+"""Functions that are recorded for each stage, drawn from the seeds in turn."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """All that a run depends on."""
+    """The configuration of a run, which determines its results."""
 
     preset: str
     settings: Settings
@@ -59,8 +60,14 @@ class Config:
         if self.seeds < 1:
             raise UserError(f"seeds must be at least 1, got {self.seeds}")
 
+    def trainer(self, stage: str) -> Trainer:
+        """Method, optimiser and mini batches of this stage."""
+        s = self.settings
+        optimizer = adam(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat)
+        return Trainer(self.method(stage), optimizer, s.batch_size, s.remainder)
+
     def method(self, stage: str) -> Method:
-        """BBB+NCP as it is trained in this stage."""
+        """BBB+NCP with the loss terms of this stage."""
         settings = self.settings
         if stage == "ncp" and settings.output_centre == "target":
             settings = dataclasses.replace(settings, output_centre=0.0)
@@ -71,18 +78,35 @@ class Config:
 
 
 def configure(preset: str = "reference", seeds: int | None = None, *, quick: bool = False) -> Config:
-    """The configuration of the experiment, in full or in a quick version."""
+    """The configuration of the experiment or, with ``quick``, of a shorter version."""
     seeds = seeds if seeds is not None else 4 if quick else 8
     return Config(preset, PRESETS[preset], QUICK if quick else SCHEDULE, seeds)
 
 
 def unfinished(records: Records) -> list[str]:
-    """The stages that are not done."""
+    """The stages that have not been recorded."""
     return [stage for stage in STAGES if not records.exists(f"functions/{stage}.parquet")]
 
 
+def check(config: Config) -> None:
+    """Raise if the schedule does not suit the toy data. The command checks it before it makes the folder of a run.
+
+    Raises:
+        UserError: If there are too few rows for the labels, or too few labels for a mini batch.
+    """
+    rows = len(labelled_toy(config.schedule.initial).train_inputs)
+    for stage in STAGES:
+        config.schedule.check(config.trainer(stage), rows)
+
+
 def experiment(config: Config, records: Records, show: Callable[[Progress], None] = lambda _: None) -> None:
-    """Runs what is not in the records yet."""
+    """Run the stages that have not been recorded yet.
+
+    Args:
+        config: The configuration.
+        records: Where results are recorded.
+        show: Called with the progress at every evaluation.
+    """
     records.write_table("inputs.parquet", {"x": toy.load().train_inputs[:, 0]})
     for stage in unfinished(records):
         _run_stage(stage, config, records, show)
@@ -90,16 +114,13 @@ def experiment(config: Config, records: Records, show: Callable[[Progress], None
 
 
 def _run_stage(stage: str, config: Config, records: Records, show: Callable[[Progress], None]) -> None:
-    s, labels = config.settings, config.schedule.initial
-    data = _labelled(labels)
+    labels, trainer = config.schedule.initial, config.trainer(stage)
+    data = labelled_toy(labels)
     if stage == "fantasised":
-        data = _fantasised(data, config.seeds, s)
-    trainer = Trainer(
-        config.method(stage), adam(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat), s.batch_size, s.remainder
-    )
+        data = _fantasised(data, config.seeds, config.settings)
     simulation = Simulation(trainer, data, config.schedule, list(range(config.seeds)))
     clock, learners = simulation.start()
-    # All rows are visible to every seed, and of fantasised ones those of its own.
+    # Every seed sees all rows, or its own ones of the rows with drawn targets.
     first = labels * np.arange(config.seeds)[:, None] * (stage == "fantasised")
     visible = np.zeros((config.seeds, trainer.buffer(labels)), np.int32)
     visible[:, :labels] = first + np.arange(labels)
@@ -115,8 +136,12 @@ def _run_stage(stage: str, config: Config, records: Records, show: Callable[[Pro
     _record(stage, simulation, learners, failed, records)
 
 
-def _labelled(labels: int) -> Dataset:
-    """The toy data with so many random training rows, the same for every seed."""
+def labelled_toy(labels: int) -> Dataset:
+    """The toy data with this many of its training rows, drawn at random and the same for every seed.
+
+    Raises:
+        UserError: If there are fewer rows.
+    """
     data = toy.load()
     if labels > len(data.train_inputs):
         raise UserError(f"initial must be at most {len(data.train_inputs)}, the number of training rows; got {labels}")
@@ -125,8 +150,8 @@ def _labelled(labels: int) -> Dataset:
 
 
 def _fantasised(data: Dataset, seeds: int, settings: Settings) -> Dataset:
-    """The rows once for each seed, with targets drawn from the output prior."""
-    centre = 0.0 if isinstance(settings.output_centre, str) else settings.output_centre
+    """The rows repeated for each seed, with targets drawn from the output prior."""
+    centre = 0.0 if isinstance(settings.output_centre, str) else float(settings.output_centre)
     shape = (seeds * len(data.train_inputs), 1)
     targets = centre + settings.output_std * np.random.default_rng(1).normal(size=shape)
     return data._replace(train_inputs=np.tile(data.train_inputs, (seeds, 1)), train_targets=targets.astype(np.float32))
@@ -139,7 +164,7 @@ def _record(
     failed: dict[int, str],
     records: Records,
 ) -> None:
-    """Writes what the seeds believe about the mean, and functions drawn from them in turn."""
+    """Write the beliefs of the seeds over the mean, and functions drawn from them in turn."""
     seeds = simulation.seeds
     x = np.linspace(*toy.DOMAIN, 301, dtype=np.float32)
     each = -(-_FUNCTIONS // len(seeds))
@@ -173,7 +198,7 @@ def _record(
     data = simulation.data
     records.write_table(f"targets/{stage}.parquet", {"x": data.train_inputs[:, 0], "y": data.train_targets[:, 0]})
     records.write_json(f"failed/{stage}.json", failed)
-    # Last, as its presence says that the stage is done.
+    # Written last: the stage counts as done once this file exists.
     records.write_table(
         f"functions/{stage}.parquet",
         {
@@ -185,7 +210,7 @@ def _record(
 
 
 def write_results(records: Records) -> None:
-    """What the function distribution of every stage comes to within and off the bands of the data, as results.json."""
+    """Write ``results.json``: mean and spread of the functions of every stage, in the bands and elsewhere."""
     stages = {}
     for stage in STAGES:
         x, mean, std = marginal(records, stage)
@@ -211,7 +236,7 @@ def write_results(records: Records) -> None:
 
 
 def marginal(records: Records, stage: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inputs, and mean and standard deviation of the functions there: the beliefs of all seeds that did not stop."""
+    """Inputs, and mean and standard deviation of the functions there, over all seeds that finished."""
     columns = records.read_table(f"beliefs/{stage}.parquet")
     failed = {int(seed) for seed in records.read_json(f"failed/{stage}.json")}
     kept = ~np.isin(columns["seed"], list(failed)) if failed else np.ones(len(columns["x"]), bool)

@@ -1,4 +1,4 @@
-"""Active learning of several methods and seeds, kept in records: the runs behind Figures 1, 3 and 4."""
+"""Active learning of several methods and seeds, with records: the runs behind Figures 1, 3 and 4."""
 
 import dataclasses
 import time
@@ -24,26 +24,26 @@ from ncprior.experiments.records import Records, Summary, summary
 from ncprior.experiments.runs import Columns, MethodFiles, append_rows, unfinished_methods
 
 DEFAULT_METHODS = ("bbb+ncp", "odc+ncp", "bbb", "det")
-"""The four models of the paper, in the order of its figures' legends."""
+"""The four models of the paper, in the order of its legends."""
 _METRICS = ("test_", "train_")
-"""How the names of columns with metrics begin."""
+"""Prefixes of the columns that are metrics."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """All that a run depends on."""
+    """The configuration of a run, which determines its results."""
 
     preset: str
     settings: Settings
     schedule: Schedule
     methods: tuple[str, ...] = DEFAULT_METHODS
-    """Names of methods; ``NAME@SCORE`` is one whose labels are drawn by another score than its own, and
-    ``bbb+ncp@ABLATION`` one of `ncprior.core.settings.ABLATIONS`."""
+    """Names of methods. ``NAME@SCORE`` draws labels by another score than the method's own, and ``bbb+ncp@ABLATION``
+    is one of `ncprior.core.settings.ABLATIONS`."""
     seeds: int = 20
     acquisition: str | None = None
-    """A score that takes the place of every method's own, or None."""
+    """A score that replaces every method's own; None for no change."""
     data: object = None
-    """Where the data comes from, for experiments that have a choice."""
+    """Where the data comes from, for experiments with a choice."""
 
     def __post_init__(self) -> None:
         known = methods(self.settings)
@@ -64,7 +64,11 @@ class Config:
             raise UserError(f"unknown acquisition {self.acquisition!r}: choose from {', '.join(SCORES)}")
 
     def method(self, name: str) -> Method:
-        """The method of this name with the run's settings and acquisition."""
+        """The method of this name, with the settings and the acquisition of the run.
+
+        Raises:
+            UserError: If the score needs an OOD classifier, which the method does not have.
+        """
         base, variant = split_name(name)
         if variant in ABLATIONS:
             settings, score = ABLATIONS[variant].change(self.settings), self.acquisition or ""
@@ -78,14 +82,14 @@ class Config:
         return dataclasses.replace(method, acquisition=acquire_by(score, settings))
 
     def trainer(self, name: str) -> Trainer:
-        """What trains the method of this name."""
+        """Method, optimiser and mini batches for the method of this name."""
         s = self.settings
         optimizer = adam(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat)
         return Trainer(self.method(name), optimizer, s.batch_size, s.remainder)
 
 
 class Progress(NamedTuple):
-    """How far a run has come, for people to look at."""
+    """The progress of a method: epochs and labels so far, median test metrics, and why seeds have failed."""
 
     method: str
     seeds: int
@@ -98,10 +102,25 @@ class Progress(NamedTuple):
 
 
 class Sweep(NamedTuple):
-    """Input priors to compare, all in one batch: every seed of a method with NCP is run with each of them."""
+    """Input priors to compare: every seed of a method with NCP runs with each of them, all in one batch.
 
-    input_priors: PyTree  # one module whose arrays have a leading axis of priors
-    tags: dict[str, np.ndarray]  # what is recorded about each prior, by column
+    Attributes:
+        input_priors: One module, whose arrays have a leading axis of priors.
+        tags: Columns that are recorded about each prior, such as its variance.
+    """
+
+    input_priors: PyTree
+    tags: dict[str, np.ndarray]
+
+
+def check(config: Config, data: Dataset) -> None:
+    """Raise if the configuration does not suit the data. Commands check it before they make the folder of a run.
+
+    Raises:
+        UserError: If a method cannot be made, or the schedule does not suit the training rows.
+    """
+    for name in config.methods:
+        config.schedule.check(config.trainer(name), len(data.train_inputs))
 
 
 def run(
@@ -114,12 +133,18 @@ def run(
     show: Callable[[Progress], None] = lambda _: None,
     finish: Callable[[Simulation, Learner, str], None] = lambda *_: None,
 ) -> None:
-    """Runs every method that is not in the records yet, each from where its records end.
+    """Run the methods that have not been recorded yet, each from its checkpoint if it has one.
 
-    ``show`` hears about every evaluation; ``finish`` is called with every trained method, to record more about it.
+    Args:
+        config: The configuration.
+        data: Training and test rows.
+        records: Where results are recorded.
+        evaluate_unseen: Whether training rows without a label count as test rows, as on the toy data.
+        sweep: Input priors to compare, in place of the one in the settings.
+        show: Called with the progress at every evaluation.
+        finish: Called with the simulation, the trained learners and the name of every method, to record more.
     """
     runs: dict[str, _Runs] = {}
-    # All mistakes in the configuration come to light before the first method trains.
     for name in config.methods:
         trainer, seeds, priors, tags = config.trainer(name), np.arange(config.seeds), None, {}
         if sweep is not None and trainer.method.input_prior is not None:
@@ -144,7 +169,7 @@ def run(
 def load_networks(records: Records, name: str) -> tuple[Method, list[Network]]:
     """The method of this name in a finished run, and its trained networks, one for each seed.
 
-    ``method(network, inputs)`` is then the prediction for rows ``[rows, inputs]``, standardised as in training.
+    ``method(network, inputs)`` predicts rows ``[rows, inputs]``, which must be standardised as in training.
     """
     plain = dict(records.config)
     settings = Settings(**{**plain["settings"], "hidden": tuple(plain["settings"]["hidden"])})
@@ -162,7 +187,7 @@ def load_networks(records: Records, name: str) -> tuple[Method, list[Network]]:
 
 
 def write_results(records: Records) -> None:
-    """Final values over the seeds, as ``results.json``."""
+    """Write ``results.json``: final values over the seeds."""
     config = records.config
     results: dict[str, dict[str, Summary]] = {}
     failed = {}
@@ -185,9 +210,9 @@ def write_results(records: Records) -> None:
 
 
 def final_values(records: Records, name: str, *, last: bool = True) -> dict[str, np.ndarray]:
-    """Every column of a method's last (or first) evaluation, an element for each run.
+    """The columns of a method's last evaluation, one element for each run; with ``last=False``, of the first one.
 
-    The metrics of runs that have stopped by then are NaN.
+    Metrics of runs that have stopped by then are NaN.
     """
     columns = MethodFiles(records, name).metrics()
     epoch = columns["epoch"].max() if last else columns["epoch"].min()
@@ -200,21 +225,21 @@ def final_values(records: Records, name: str, *, last: bool = True) -> dict[str,
 
 
 def failed_runs(records: Records, name: str) -> dict[int, str]:
-    """Why runs of a method have stopped before their time, by their place in its list (without a sweep, the seed)."""
+    """Why runs of a method have stopped early, by their position in its list (without a sweep, the seed)."""
     files = MethodFiles(records, name)
     notes = files.model_notes() if files.finished else {}
     return {int(place): reason for place, reason in notes.get("failed", {}).items()}
 
 
 class _Runs(NamedTuple):
-    """All runs of a method, and what is recorded about each of them: its seed, and what a sweep varies."""
+    """All runs of a method, and columns about them: seeds, and the tags of a sweep."""
 
     simulation: Simulation
     about: dict[str, np.ndarray]
 
 
 class _Progress(NamedTuple):
-    """The state of a method that is not finished."""
+    """The state of a method that has not finished."""
 
     snapshot: Snapshot | None  # None before the first round
     metrics: Columns
@@ -228,7 +253,7 @@ def _run_method(
     show: Callable[[Progress], None],
     finish: Callable[[Simulation, Learner, str], None],
 ) -> None:
-    """Trains a method to its end, from its checkpoint if there is one."""
+    """Train a method to the end, from its checkpoint if there is one."""
     simulation, schedule = runs.simulation, runs.simulation.schedule
     begin, metrics, seconds = _resume(files, simulation)
     started, snapshot = time.monotonic() - seconds, begin
@@ -267,7 +292,7 @@ def _run_method(
 
 
 def _resume(files: MethodFiles, simulation: Simulation) -> _Progress:
-    """The state in the checkpoint, or before the first round."""
+    """The state in the checkpoint, or the one before the first round."""
     checkpoint = files.load_checkpoint(lambda _: simulation.real(simulation.start().learners))
     if checkpoint is None:
         return _Progress(None, {}, 0.0)
@@ -277,7 +302,7 @@ def _resume(files: MethodFiles, simulation: Simulation) -> _Progress:
 
 
 def _write_labels(files: MethodFiles, simulation: Simulation, snapshot: Snapshot) -> None:
-    """Records the labels of every seed in the order in which they were drawn."""
+    """Write the labels of every seed in the order in which they were drawn."""
     seeds = simulation.seeds
     visible = np.asarray(snapshot.learners.visible)[: len(seeds), : int(snapshot.clock.labels)]
     files.records.write_table(
@@ -291,7 +316,7 @@ def _write_labels(files: MethodFiles, simulation: Simulation, snapshot: Snapshot
 
 
 def failures(simulation: Simulation, learners: Learner) -> dict[int, str]:
-    """Why runs have stopped, by their place in the list of seeds (the seed itself, without a sweep)."""
+    """Why runs have stopped, by their position in the list of seeds (without a sweep, the seed itself)."""
     epochs, nonfinite_terms = np.asarray(learners.failed), np.asarray(learners.nonfinite_terms)
     return {
         i: explain_failure(simulation.trainer.method, int(epochs[i]), int(nonfinite_terms[i]))

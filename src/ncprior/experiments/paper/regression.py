@@ -1,10 +1,9 @@
 """The paper's regression of flight delays on all training rows (Section 5.4): Table 1.
 
-The paper trains one network with three layers of 1000 units for each method, and says neither for how many epochs nor
-when it stopped. The recipe ``paper`` trains it a fixed number of epochs at the paper's learning rate; ``tuned`` says
-how to do better, see `RECIPES`. No recipe looks at test rows; with ``validation`` in the schedule, the last part of the
-training rows, in the order of the split, says which epoch is best. Networks are trained one after the other, every seed
-of a method before the next method, as a step uses every core.
+The paper trains one network with three layers of 1,000 units for each method, and does not say for how many epochs. The
+recipe ``paper`` trains for a fixed number of epochs at the paper's learning rate; ``tuned`` has lower errors, see
+`RECIPES`. No recipe uses test rows. With ``validation`` in the schedule, the last part of the training rows, in the
+order of the split, chooses the epoch. Networks are trained one after the other, as a step uses every core.
 """
 
 import dataclasses
@@ -20,24 +19,24 @@ from ncprior.core.settings import PRESETS, Settings
 from ncprior.data import flights
 from ncprior.data.dataset import Dataset
 from ncprior.errors import UserError, check_limits
-from ncprior.experiments.paper.data_parallel import Regression, Schedule
+from ncprior.experiments.paper.data_parallel import Regression, Schedule, steps_in_epoch
 from ncprior.experiments.paper.seed_by_seed import Progress, train_seeds
 from ncprior.experiments.records import Records, summary
 from ncprior.experiments.runs import MethodFiles, unfinished_methods
 
 NAME = "regression"
 DEFAULT_METHODS = ("bbb", "bbb+ncp", "odc+ncp", "det")
-"""The three models of Table 1, and the network without uncertainty."""
+"""The three models of Table 1, and Det."""
 SEEDS = 3
 BATCH_SIZE = 256
-"""Rows in a mini batch: the paper says none for all rows."""
+"""Rows in a mini batch. The paper does not say how many it used on all rows."""
 UNUSED = ("gain_exponent", "det_score", "temperature", "draw")
-"""Settings that say how labels are chosen: here all rows have theirs."""
+"""Settings about the choice of labels, which have no effect here: all rows have labels."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """All that a run depends on."""
+    """The configuration of a run, which determines its results."""
 
     preset: str
     settings: Settings
@@ -50,9 +49,9 @@ class Config:
     methods: tuple[str, ...] = DEFAULT_METHODS
     seeds: int = SEEDS
     times: str = "hhmm"
-    """Form of the times of day that the networks see; see `ncprior.data.flights.load`."""
+    """Form of the times of day in the inputs of the networks; see `ncprior.data.flights.load`."""
     rows: int | None = None
-    """Training rows that are drawn at random and used, or None for all."""
+    """Number of training rows to use, drawn at random; None for all."""
 
     def __post_init__(self) -> None:
         known = methods(self.settings)
@@ -71,11 +70,10 @@ class Config:
 
 
 class Recipe(NamedTuple):
-    """What the recipes differ in."""
+    """A way to train the networks: schedule, changes to the settings of the preset, and form of the times of day."""
 
     schedule: Schedule
     settings: dict[str, Any]
-    """What is changed in the preset."""
     times: str = "hhmm"
 
 
@@ -88,15 +86,15 @@ RECIPES = {
     ),
 }
 """``paper``: the paper's learning rate; the number of epochs is ours. ``tuned``: times in minutes, inputs in bins, a
-likelihood in closed form that does not neglect late flights, and a learning rate that falls; ODC+NCP as in the paper's
-text. Its settings were chosen on the last eighth of the training rows; 30 epochs suit ``plane-order``, and 8
-``temporal``, where more of them learn the past too well."""
+likelihood in closed form that does not neglect late flights, and a learning rate that decays; ODC+NCP as in the text of
+the paper. Its settings were chosen on the last eighth of the training rows. 30 epochs suit the split ``plane-order``;
+``temporal`` overfits with more than 8."""
 
 _FLIGHTS = {
     "paper": {"input_noise_std": 0.1**0.5, "gamma": 1.0, "weight_kl": 1.0},
     "reference": {"input_noise_std": 0.1, "gamma": 0.1, "weight_kl": 1.0, "noise_prior_std": None},
 }
-"""What the presets have on flights: the paper's Normal(0, 0.1) as a variance, the released code's as a std."""
+"""Settings of the presets on flights. Of ``Normal(0, 0.1)``, 0.1 is the variance in the paper, the std in its code."""
 
 
 def configure(
@@ -113,7 +111,24 @@ def configure(
     seeds: int | None = None,
     quick: bool = False,
 ) -> Config:
-    """The configuration of the experiment, in full or in a quick version: one seed, narrow networks, 50,000 rows."""
+    """The configuration of the experiment.
+
+    Args:
+        source: Where the flights come from; see `ncprior.data.flights.load`, also for the next three.
+        split: How they are split.
+        paths: Their files.
+        planes: The table of planes.
+        preset: Name of the settings; see `ncprior.core.settings.PRESETS`.
+        recipe: How networks are trained: one of `RECIPES`.
+        methods: Names of the methods to run.
+        epochs: Number of epochs; None for that of the recipe.
+        batch_size: Rows in a mini batch; None for the default.
+        seeds: Number of seeds; None for the default.
+        quick: Whether to run a shorter version: one seed, narrow networks, 50,000 rows.
+
+    Raises:
+        UserError: If a value has no meaning.
+    """
     if recipe not in RECIPES:
         raise UserError(f"unknown recipe {recipe!r}: choose from {', '.join(RECIPES)}")
     schedule, changes, times = RECIPES[recipe]
@@ -128,9 +143,12 @@ def configure(
 
 
 def baselines(data: Dataset) -> tuple[dict[str, dict[str, float]], list[str]]:
-    """What simpler models come to on the same rows, in units of the target, and notes on those left out.
+    """Train and score simpler models: the mean, linear regression, boosted trees.
 
     Each predicts a normal whose variance is that of its errors on the training rows.
+
+    Returns:
+        RMSE and NLPD on training and test rows by model, in units of the target, and notes on models left out.
     """
     inputs, targets = data.train_inputs.astype(np.float64), data.train_targets[:, 0].astype(np.float64)
     tests = data.test_inputs.astype(np.float64)
@@ -146,7 +164,7 @@ def baselines(data: Dataset) -> tuple[dict[str, dict[str, float]], list[str]]:
     except ImportError:
         notes.append("boosted trees are left out: scikit-learn is not installed (pip install scikit-learn)")
     else:
-        # As many rounds as asked for, so no early stopping.
+        # No early stopping: all 400 iterations are wanted.
         trees = HistGradientBoostingRegressor(max_iter=400, max_leaf_nodes=63, early_stopping=False, random_state=0)
         trees.fit(data.train_inputs, targets)
         predictions["boosting"] = (trees.predict(data.train_inputs), trees.predict(data.test_inputs))
@@ -162,34 +180,55 @@ def baselines(data: Dataset) -> tuple[dict[str, dict[str, float]], list[str]]:
     return scores, notes
 
 
-def experiment(config: Config, records: Records, show: Callable[[Progress], None] = lambda _: None) -> None:
-    """Runs what is not in the records yet."""
+def load(config: Config, times: str | None = None) -> Dataset:
+    """The flights of a configuration.
 
-    def load(times: str) -> Dataset:
-        data = flights.load(config.source, config.paths, split=config.split, planes=config.planes, times=times)
-        return data if config.rows is None else draw_rows(data, config.rows)
+    Args:
+        config: The configuration.
+        times: Form of the times of day, in place of that of the configuration.
 
-    # The baselines always see the benchmark's own inputs.
-    _compare(lambda: load("hhmm"), records)
-    run(config, load(config.times), records, show)
+    Raises:
+        UserError: If they cannot be read, or are too few for a mini batch.
+    """
+    times = config.times if times is None else times
+    data = flights.load(config.source, config.paths, split=config.split, planes=config.planes, times=times)
+    data = data if config.rows is None else draw_rows(data, config.rows)
+    steps_in_epoch(config.schedule.training_rows(data), config.settings)
+    return data
+
+
+def experiment(
+    config: Config, data: Dataset, records: Records, show: Callable[[Progress], None] = lambda _: None
+) -> None:
+    """Run the methods and seeds that have not been recorded yet.
+
+    Args:
+        config: The configuration.
+        data: What `load` returned.
+        records: Where results are recorded.
+        show: Called with the progress.
+    """
+    # Baselines always have the inputs of the benchmark.
+    _compare(lambda: data if config.times == "hhmm" else load(config, "hhmm"), records)
+    run(config, data, records, show)
 
 
 def _compare(load: Callable[[], Dataset], records: Records) -> None:
-    """Writes what the baselines come to, unless the records have it."""
+    """Train the baselines and write their scores, unless they have been recorded."""
     if not records.exists("baselines.json"):
         found, notes = baselines(load())
         records.write_json("baselines.json", {"values": found, "notes": notes})
 
 
 def draw_rows(data: Dataset, rows: int) -> Dataset:
-    """The data with this many of its training rows, drawn at random and the same ones each time, in their order."""
+    """The data with this many of its training rows, in their order, drawn at random with a fixed seed."""
     count = len(data.train_inputs)
     drawn = np.sort(np.random.default_rng(0).choice(count, min(count, rows), replace=False))
     return data._replace(train_inputs=data.train_inputs[drawn], train_targets=data.train_targets[drawn])
 
 
 def run(config: Config, data: Dataset, records: Records, show: Callable[[Progress], None] = lambda _: None) -> None:
-    """Trains every method and seed that is not in the records yet, each from where its records end."""
+    """Train the methods and seeds that have not been recorded yet, each from its checkpoint if there is one."""
     table = methods(config.settings)
     regressions = {
         name: Regression(table[name], config.settings, config.schedule, data, seed=0)
@@ -202,12 +241,12 @@ def run(config: Config, data: Dataset, records: Records, show: Callable[[Progres
 
 
 def final(records: Records) -> dict[str, dict[str, np.ndarray]]:
-    """Every metric of every seed at the epoch whose weights were kept, by method; NaN of seeds that stopped early."""
+    """Metrics ``[seeds]`` by method and name, at the epoch whose weights were kept; NaN if a seed stopped early."""
     found = {}
     for name in records.config["methods"]:
         files = MethodFiles(records, name)
         notes = files.model_notes()
-        if not files.has_metrics:  # no seed came to the end of an epoch
+        if not files.has_metrics:  # no seed finished an epoch
             nothing = np.full(len(notes["seeds"]), np.nan)
             found[name] = {f"{part}_{key}": nothing for part in ("train", "test") for key in METRICS}
             continue
@@ -227,7 +266,7 @@ def final(records: Records) -> dict[str, dict[str, np.ndarray]]:
 
 
 def write_results(records: Records) -> None:
-    """Every method's values over the seeds, each at its kept epoch, as ``results.json``."""
+    """Write ``results.json``: values of every method over the seeds, each at the epoch whose weights were kept."""
     config = records.config
     if "seeds" not in config:
         raise UserError(f"{records.folder} is a run of an earlier version, which had one seed: run it again")

@@ -1,7 +1,7 @@
-"""How much the choice of input noise matters (Section 5.3): Figure 5 and the figure of appendix C.
+"""Robustness to the choice of input noise (Section 5.3): Figure 5 and the figure of appendix C.
 
-The active learning experiments again, with Gaussian and with uniform input noise of ten sizes. All twenty settings and
-all seeds of a method run as one batch.
+The active learning experiments, repeated with Gaussian and uniform input noise of ten sizes each. All twenty settings
+and all seeds of a method run as one batch.
 """
 
 import dataclasses
@@ -22,10 +22,10 @@ from ncprior.experiments.records import Records, Summary, summary
 
 NAMES = {"toy": "robustness-toy", "flights": "robustness-flights"}
 METHODS = learning_curves.DEFAULT_METHODS
-"""The two models whose noise is varied, and the two baselines that figures show as lines."""
+"""Two models whose input noise is varied, and two baselines, which are level lines in the figures."""
 SEEDS = 5
 VARIANCES = np.round(np.arange(0.1, 1.01, 0.1), 1)
-"""sigma_x^2 of the paper."""
+"""Variances of the input noise, ``sigma_x^2`` in the paper."""
 
 
 class Setting(NamedTuple):
@@ -39,11 +39,16 @@ NO_NOISE = Setting("", 0.0)
 """The setting of methods without NCP."""
 
 Swept = dict[Setting, dict[str, np.ndarray]]
-"""Metrics of the seeds by setting."""
+"""Metrics ``[seeds]`` by setting and name."""
 
 
 class GaussianOrUniform(eqx.Module):
-    """`Gaussian` or `Uniform` noise, as a number says, so that runs of both kinds can share a batch."""
+    """Gaussian or uniform noise, chosen by an array, so that runs of both kinds can share a batch.
+
+    Attributes:
+        std: Scale of the noise: a standard deviation, or half of the half-width of the uniform interval.
+        uniform: Whether the noise is uniform.
+    """
 
     std: ArrayLike
     uniform: ArrayLike
@@ -57,7 +62,7 @@ class GaussianOrUniform(eqx.Module):
 
 
 def make_sweep(variances: np.ndarray = VARIANCES) -> Sweep:
-    """Gaussian noise of each variance, then uniform noise of each."""
+    """A sweep over Gaussian noise of each variance, then uniform noise of each."""
     variance = np.tile(variances, 2)
     uniform = np.repeat([False, True], len(variances))
     priors = GaussianOrUniform(np.sqrt(variance).astype(np.float32), uniform)
@@ -65,7 +70,7 @@ def make_sweep(variances: np.ndarray = VARIANCES) -> Sweep:
 
 
 def configure(base: Config, seeds: int | None = None, *, quick: bool = False) -> Config:
-    """The configuration of the experiment that is repeated, with the methods and seeds of this one."""
+    """The configuration ``base`` of an active learning experiment, with the methods and seeds of this one."""
     return dataclasses.replace(base, methods=METHODS, seeds=seeds if seeds is not None else 2 if quick else SEEDS)
 
 
@@ -78,13 +83,22 @@ def experiment(
     evaluate_unseen: bool,
     variances: np.ndarray = VARIANCES,
 ) -> None:
-    """Runs what is not in the records yet."""
+    """Run the methods that have not been recorded yet.
+
+    Args:
+        config: The configuration.
+        data: The data of the experiment that is repeated.
+        records: Where results are recorded.
+        show: Called with the progress at every evaluation.
+        evaluate_unseen: Whether training rows without a label count as test rows, as on the toy data.
+        variances: Variances of the input noise.
+    """
     run(config, data, records, evaluate_unseen=evaluate_unseen, sweep=make_sweep(variances), show=show)
     write_results(records)
 
 
 def write_results(records: Records) -> None:
-    """Final values over all runs of a method, and over the seeds of each setting, as ``results.json``."""
+    """Write ``results.json``: final values over all runs of a method, and over the seeds of each setting."""
     learning_curves.write_results(records)
     results = records.read_json("results.json")
     results["settings"] = [
@@ -104,7 +118,7 @@ def collect(records: Records) -> dict[str, dict[Setting, dict[str, Summary]]]:
 
 
 def sweep(records: Records) -> dict[str, Swept]:
-    """Final test RMSE and NLPD of every seed, by method and setting; NaN where it failed."""
+    """Final test RMSE and NLPD of every seed, by method and setting; NaN for seeds that failed."""
     found: dict[str, Swept] = {}
     for name in records.config["methods"]:
         columns = learning_curves.final_values(records, name)

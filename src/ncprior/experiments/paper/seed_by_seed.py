@@ -1,6 +1,6 @@
-"""Training of a wide network's seeds one after the other, recorded after every epoch.
+"""Training of the seeds of a wide network one after the other, recorded after every epoch.
 
-A checkpoint has the seed in training, and the networks of those before it; see `ncprior.experiments.runs`.
+A checkpoint has the state of the current seed and the networks of the seeds before it; see `ncprior.experiments.runs`.
 """
 
 import time
@@ -17,12 +17,12 @@ from ncprior.experiments.runs import Columns, MethodFiles, append_rows
 
 
 class Progress(NamedTuple):
-    """How far a run has come, for people to look at. The metrics are those of the last whole epoch, at first NaN."""
+    """The progress of a method. Metrics are those of the last complete epoch, NaN before it."""
 
     method: str
     seed: int
     seeds: int
-    epoch: float  # of this seed, with the part of the present one
+    epoch: float  # of this seed, with a fraction for the current one
     epochs: int
     rows_per_second: float
     seconds_left: float  # of this seed
@@ -32,21 +32,21 @@ class Progress(NamedTuple):
 
 
 class TrainedSeed(NamedTuple):
-    """A seed whose training is over."""
+    """A seed whose training has ended."""
 
     params: PyTree
-    epoch: int  # that the weights are from
-    failed: str | None  # why it stopped before its time
+    epoch: int  # after which the weights were kept
+    failed: str | None  # why it stopped early
 
 
 class TrainingState(NamedTuple):
-    """The state of a method: the seeds that are trained, and the next one after a number of epochs."""
+    """The state of a method: the seeds that have been trained, and the current one after ``epoch`` epochs."""
 
     trained: tuple[TrainedSeed, ...] = ()
     epoch: int = 0
-    state: State | None = None  # None before the seed has begun
-    best: PyTree = None  # the weights that were best on the validation rows, or the last ones
-    best_epoch: int = 0  # that they are from
+    state: State | None = None  # None before the first epoch of the seed
+    best: PyTree = None  # the weights with the lowest NLPD on the validation rows; without any, the last ones
+    best_epoch: int = 0  # the epoch of these weights
     metrics: Columns = {}  # noqa: RUF012
     seconds: float = 0.0  # of all seeds
 
@@ -54,7 +54,14 @@ class TrainingState(NamedTuple):
 def train_seeds(
     files: MethodFiles, regression: Regression, seeds: int, show: Callable[[Progress], None] = lambda _: None
 ) -> None:
-    """Trains the seeds of a method that are not in the records yet, from its checkpoint if there is one."""
+    """Train the seeds of a method that have not been recorded yet, from its checkpoint if there is one.
+
+    Args:
+        files: The files of the method.
+        regression: Its training, with any seed.
+        seeds: Number of seeds.
+        show: Called with the progress.
+    """
     current = _resume(files, regression)
     while len(current.trained) < seeds:
         of_seed = regression.with_seed(len(current.trained))
@@ -70,7 +77,7 @@ def train_seeds(
 
 
 class _Meter(NamedTuple):
-    """Tells how far the training of a seed has come."""
+    """Reports the progress of a seed."""
 
     name: str
     regression: Regression
@@ -78,7 +85,7 @@ class _Meter(NamedTuple):
     show: Callable[[Progress], None]
 
     def __call__(self, current: TrainingState, epoch: float, rate: float, failed: str | None = None) -> None:
-        """``epoch`` counts the part of the present one; ``rate`` is in steps a second."""
+        """Report ``epoch``, with a fraction for the current one, and ``rate`` in steps per second."""
         last = {
             key: float(current.metrics[key][-1]) if current.epoch else float("nan")
             for key in ("test_rmse", "test_nlpd")
@@ -90,7 +97,7 @@ class _Meter(NamedTuple):
 
 
 def _train_seed(files: MethodFiles, regression: Regression, current: TrainingState, meter: _Meter) -> TrainingState:
-    """The state of the method when one more seed is trained, or has stopped before its time."""
+    """The state of the method after one more seed, which was trained to the end or stopped early."""
     epochs, failed = regression.schedule.epochs, None
     state = current.state or regression.start()
     if current.state is None:
@@ -137,7 +144,7 @@ def _save_checkpoint(files: MethodFiles, current: TrainingState) -> None:
 
 
 def _resume(files: MethodFiles, regression: Regression) -> TrainingState:
-    """The state in the checkpoint, or before the first seed."""
+    """The state in the checkpoint, or the one before the first seed."""
 
     def like(notes: JsonObject) -> dict[str, PyTree]:
         state = regression.start()

@@ -16,7 +16,7 @@ from ncprior.experiments.records import Records
 NAME = "toy"
 
 SCHEDULE = Schedule(epochs=50_000, initial=10, select=1, select_every=1_000, evaluate_every=500)
-"""10 labels, one more every 1000 epochs; 50,000 epochs, evaluated every 500 as in the released code."""
+"""10 labels, one more every 1,000 of 50,000 epochs; evaluated every 500 epochs, as in the released code."""
 
 QUICK = Schedule(epochs=10_000, initial=10, select=1, select_every=200, evaluate_every=100)
 """The same 59 labels in a fifth of the epochs."""
@@ -31,13 +31,27 @@ def configure(
     *,
     quick: bool = False,
 ) -> Config:
-    """The configuration of the experiment, in full or in a quick version."""
+    """The configuration of the experiment or, with ``quick``, of a shorter version.
+
+    Args:
+        preset: Name of the settings; see `ncprior.core.settings.PRESETS`.
+        methods: Names of the methods to run.
+        seeds: Number of seeds; None for the default.
+        acquisition: A score for every method; None for each method's own.
+        quick: Whether to run the shorter version.
+    """
     seeds = seeds if seeds is not None else QUICK_SEEDS if quick else SEEDS
     return Config(preset, PRESETS[preset], QUICK if quick else SCHEDULE, methods, seeds, acquisition)
 
 
 def experiment(config: Config, records: Records, show: Callable[[Progress], None] = lambda _: None) -> None:
-    """Runs what is not in the records yet."""
+    """Run the methods that have not been recorded yet.
+
+    Args:
+        config: The configuration.
+        records: Where results are recorded.
+        show: Called with the progress at every evaluation.
+    """
     data = toy.load()
     records.write_table(
         "data.parquet",
