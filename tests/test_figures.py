@@ -2,10 +2,13 @@ import numpy as np
 import pytest
 
 from ncprior.report.figures import Belief, Curve, draw_beliefs, draw_learning_curves, draw_robustness
+from ncprior.report.simulate import draw_simulation
+from ncprior.report.styles import label
 
 PANELS = ("train_rmse", "train_nlpd", "test_rmse", "test_nlpd")
 SOME = {"mean": 1.0, "std": 0.1, "median": 1.0}
 FAR = {"mean": 9.0, "std": 1.0, "median": 9.0}
+RULE = {metric: {"mean": [2.0, 1.0], "std": [0.1, 0.1]} for metric in ("rmse", "nlpd")}
 ONES, POINTS = np.ones(3), (np.zeros(2), np.zeros(2))
 BELIEFS = dict.fromkeys(("det", "bbb+ncp"), Belief(np.arange(3.0), ONES, ONES, ONES, ONES, POINTS, POINTS))
 
@@ -74,3 +77,19 @@ def test_robustness_with_settings_that_have_stopped():
     baseline = {("", 0.0): dict.fromkeys(("test_rmse", "test_nlpd"), gone)}
     figure = draw_robustness({"bbb+ncp": table, "bbb": baseline})
     assert np.isfinite(figure.axes[0].get_ylim()).all()
+
+
+@pytest.mark.parametrize("name", ["价格", "السعر", "😀 price ($)", "a\nb", "$x", "prix moyen (€)"])
+def test_names_from_outside_are_drawn_without_warnings(name, tmp_path):
+    """Warnings are errors here: about letters that the font does not have, among others."""
+    figure = draw_simulation([1, 2], {name: RULE}, label(name), 2)
+    for kind in ("svg", "png", "pdf"):
+        figure.savefig(tmp_path / f"figure.{kind}")
+    assert len(figure.axes[0].get_ylabel().splitlines()) == 1
+
+
+def test_labels_keep_what_the_font_has_and_escape_the_rest():
+    assert label("prix moyen (€)") == "prix moyen (€)"
+    assert label("Größe π") == "Größe π"
+    assert label("価格 1") == r"\u4fa1\u683c 1"
+    assert label("$^2$") == r"\$^2\$"

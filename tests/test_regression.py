@@ -445,7 +445,9 @@ def test_the_experiment_loads_the_flights_it_is_told_to(monkeypatch, tmp_path):
     monkeypatch.setattr(regression.flights, "load", load)
     ran = []
     monkeypatch.setattr(regression, "run", lambda _config, data, *_: ran.append(len(data.train_inputs)))
-    config = configure("dataexpo", "plane-order", ("2008.csv",), "p.csv", methods=("det",), recipe="tuned", quick=True)
+    config = configure(
+        "dataexpo", "plane-order", ("2008.csv",), "p.csv", methods=("det",), recipe="tuned", batch_size=50, quick=True
+    )
     config = dataclasses.replace(config, rows=100)
     records = create(tmp_path / "run", config)
     regression.experiment(config, regression.load(config), records)
