@@ -82,13 +82,13 @@ def page_name(command: str) -> str:
 
 
 def summary(command: Any) -> str:
-    return plain(paragraphs(command)[0][0])
+    return paragraphs(command)[0][0]
 
 
 def command_page(name: str, command: Any, context: Any) -> str:
     about, examples = paragraphs(command)
     usage = " ".join([name, *command.collect_usage_pieces(context)])
-    parts = [f"# {name}", *map(plain, about), fenced(usage)]
+    parts = [f"# {name}", about[0], fenced(usage), *map(entry, about[1:])]
     if examples:
         parts += ["## Examples", fenced("\n".join(examples))]
     arguments = [p for p in command.params if p.param_type_name == "argument"]
@@ -108,8 +108,14 @@ def paragraphs(command: Any) -> tuple[list[str], list[str]]:
         elif in_examples:
             examples.append(" ".join(paragraph.split()))
         else:
-            about.append(" ".join(paragraph.split()))
+            about.append(plain(paragraph))
     return about, examples
+
+
+def entry(paragraph: str) -> str:
+    """A paragraph; one of the form ``name: text``, such as that of a rule, as an entry of a definition list."""
+    name, colon, text = paragraph.partition(": ")
+    return f"`{name}`\n: {text}" if colon and name.isidentifier() and name.islower() else paragraph
 
 
 def described(param: Any, context: Any) -> str:
