@@ -1,4 +1,4 @@
-"""Help of the commands that take rules for batches and scores of rows: it names all that are registered."""
+"""Help texts that list all registered rules for batches and scores of rows."""
 
 from typer._click.core import Context
 from typer._click.formatting import HelpFormatter
@@ -8,18 +8,18 @@ from ncprior.cli.interrupts import ends_at_once
 
 
 class AcquisitionCommand(TyperCommand):
-    """A command in whose help RULES and SCORES stand for the names in the registries.
+    """A command in whose help RULES and SCORES are replaced by the names in the registries.
 
-    They are looked up when help is asked for, since this imports JAX.
+    They are looked up only when help is printed, as this imports JAX.
     """
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Writes the help, with the names of rules and scores, and one line about each."""
+        """Write the help, with the names of rules and scores and one line about each."""
         self.complete_help()
         super().format_help(ctx, formatter)
 
     def complete_help(self) -> None:
-        """Puts the names, and one line about each, into the help of the command and its options."""
+        """Add the names, and one line about each, to the help of the command and its options."""
         with ends_at_once():
             from ncprior.core.acquisition import SCORES, score_names
             from ncprior.tables.batches import RULES

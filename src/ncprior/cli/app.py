@@ -37,7 +37,7 @@ app.add_typer(paper, name="paper")
 
 
 def run() -> NoReturn:
-    """Runs the command and ends the process: a mistake of the user's is one line on stderr and exit code 2."""
+    """Run the command and end the process. A `UserError` becomes one line on stderr and exit code 2."""
     keep_programs()
     warnings.formatwarning = _plain_warning
     try:
@@ -57,7 +57,7 @@ def run() -> NoReturn:
         remark(f"ncprior: stopped; {stopped}" if str(stopped) else "ncprior: stopped")
         with suppress(OSError):  # a pipe that nobody reads any more
             sys.stdout.flush()
-        # At once: JAX may still compute in other threads, and Python's own way out crashes or hangs on them.
+        # Without cleaning up: JAX may still compute in other threads, on which a normal exit crashes or hangs.
         os._exit(130)
     except Exception:
         import traceback
@@ -69,14 +69,14 @@ def run() -> NoReturn:
 
 
 def complain(mistake: str) -> int:
-    """Tells a mistake in one line, and gives the exit code."""
+    """Print a mistake as one line, and return the exit code."""
     remark(f"ncprior: {' '.join(mistake.split())}")
     return 2
 
 
 @contextmanager
 def arriving() -> Iterator[None]:
-    """Sees that what is printed to stdout arrives, or says why not; if nobody wants it any more, ends quietly."""
+    """Flush stdout at the end. If that fails, raise a `UserError`; if the reader of a pipe has gone, exit quietly."""
     try:
         try:
             yield
@@ -86,7 +86,7 @@ def arriving() -> Iterator[None]:
     except OSError as error:
         if error.errno not in _NOT_PRINTED:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left would fail again when Python ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the rest does not fail again when Python exits
         if error.errno == errno.EPIPE:
             sys.exit(1)
         reason = f"what was to be printed could not be written ({error.strerror})"
@@ -94,11 +94,11 @@ def arriving() -> Iterator[None]:
 
 
 _NOT_PRINTED = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors of printing: where files are written, `ncprior.files` tells them."""
+"""Errors of printing. Those of writing files are handled by `ncprior.files`."""
 
 
 def _plain_warning(message: Any, category: type[Warning], *where: Any, **more: Any) -> str:
-    """One line of what the user is told; others, which are for developers, say where they come from."""
+    """A `UserWarning` as one line. Other warnings, which are for developers, say where they come from."""
     if category is UserWarning:
         return f"ncprior: {printable(' '.join(str(message).split()))}\n"
     what = (message, category, *where)
@@ -109,18 +109,18 @@ _format_warning = warnings.formatwarning
 
 
 def keep_programs() -> None:
-    """Keeps compiled programs between runs, in the user's cache folder unless JAX is told otherwise.
+    """Keep compiled programs between runs, in the user's cache folder unless JAX has another setting.
 
-    JAX reads these settings when it is imported, so this must come first.
+    JAX reads these settings when it is imported, so this must be called first.
     """
     folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "ncprior" / "programs"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):
-        return  # a home that cannot be written to; programs are compiled anew
+        return  # the folder cannot be made; programs are compiled each time
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
-    # A full disk costs time, and is told where results are written.
+    # If the disk is full, only time is lost here; writing results reports it.
     warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache entry")
 
 
@@ -137,7 +137,7 @@ def version(
 @app.command("report")
 @stoppable(KEPT)
 def draw_report(folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")]) -> None:
-    """Draw figures and report of a run again, from its records alone.
+    """Draw the figures and the report of a run again from its records.
 
     [bold]Example[/bold]
 

@@ -16,9 +16,16 @@ def apply_changes(
     *,
     unused: tuple[str, ...] = (),
 ) -> T:
-    """The configuration with fields of its parts replaced, each given as ``NAME=VALUE``.
+    """The configuration with changed fields.
 
-    A field that the experiment has no use for is refused.
+    Args:
+        config: A configuration, whose parts are dataclasses.
+        changes: Changes as ``NAME=VALUE``.
+        parts: Attributes of the configuration that have the fields.
+        unused: Fields that have no effect in this experiment, which are refused.
+
+    Raises:
+        UserError: If a change has another form, or names no field, or a value has no meaning.
     """
     values: dict[str, dict[str, Any]] = {part: {} for part in parts}
     for change in changes:
@@ -31,13 +38,17 @@ def apply_changes(
             raise UserError(f"--set {change}: give NAME=VALUE with one of the names {', '.join(known)}")
         kind = get_type_hints(type(getattr(config, owners[0])))[name]
         values[owners[0]][name] = parse(text, kind, name)
-    # All at once: single changes may not fit together with what the others have yet to change.
+    # All at once: a change may be valid only together with the others.
     changed = {part: dataclasses.replace(getattr(config, part), **new) for part, new in values.items()}
     return dataclasses.replace(config, **changed)  # type: ignore[type-var]
 
 
 def parse(text: str, kind: Any, name: str) -> Any:
-    """A value of this type from text: numbers, ``true``/``false``, ``none``, words, comma-separated tuples."""
+    """Parse a value of this type: numbers, ``true``/``false``, ``none``, words, comma-separated tuples.
+
+    >>> parse("50,50", tuple[int, ...], "hidden")
+    (50, 50)
+    """
     if get_origin(kind) in (Union, types.UnionType):
         for choice in get_args(kind):
             try:

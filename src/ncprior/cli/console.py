@@ -1,4 +1,4 @@
-"""Rich's console for text that comes from people's files."""
+"""A Rich console for text from files, which may contain markup and control characters."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,17 +11,17 @@ from ncprior.terminal import printable
 
 
 class Terminal(Console):
-    """A console on which text is shown as it is: no markup, and escapes in place of what is not printable."""
+    """A console that shows text as it is: without markup, and with control characters escaped."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Text of a line or a cell, before room is made for it."""
+        """Escape the text of a line or a cell before it is laid out."""
         return super().render_str(printable(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The pieces that are written: only rich's own may have control characters, and ends of lines."""
+        """Escape all output except control sequences and line ends of Rich itself."""
         for piece in super().render(renderable, options):
             if piece.control or piece.text.isprintable():
                 yield piece
@@ -29,7 +29,7 @@ class Terminal(Console):
                 yield piece._replace(text="\n".join(map(printable, piece.text.split("\n"))))
 
     def on_broken_pipe(self) -> None:
-        """Nobody reads any more; on stderr that is no reason to stop."""
+        """Go on silently if nobody reads stderr any more."""
         if not self.stderr:
             raise  # the error that this is called for
         self.quiet = True

@@ -35,8 +35,8 @@ def evaluate(
         str,
         typer.Option(
             metavar="random|gap|tail|time:COLUMN",
-            help="Which rows are tested on: a tenth; for each input that is a number, the middle third of the rows by "
-            "it, or the fifth with its largest values; the last fifth by a column.",
+            help="Test rows: a random tenth; for each numeric input, the middle third of the rows sorted by it (gap), "
+            "or the fifth with its largest values (tail); the last fifth by a column (time:COLUMN).",
         ),
     ] = "random",
     methods: Annotated[
@@ -57,7 +57,7 @@ def evaluate(
     held_out: Annotated[
         float,
         typer.Option(
-            help="Share of the training rows that is held out with gap and tail, to be told from test rows; 0 for none."
+            help="Share of the training rows that is held out with gap and tail, to compare with test rows; 0 for none."
         ),
     ] = 0.1,
     quick: Annotated[bool, typer.Option("--quick", help="Two networks, three splits, at most 5000 rows.")] = False,
@@ -66,7 +66,7 @@ def evaluate(
     out: Annotated[Path, typer.Option(help="Folder for records, figures and report.")] = Path("runs/evaluate"),
     resume: ResumeOption = False,
 ) -> None:
-    """See how far the uncertainty can be trusted on a table: train on some of its rows, and test on others.
+    """Measure how good predictions and uncertainty are on a table: train on some of its rows, and test on others.
 
     [bold]Examples[/bold]
 

@@ -23,23 +23,21 @@ from ncprior.errors import UserError
 def fit(
     table: TableArgument,
     *,
-    target: Annotated[list[str], typer.Option(metavar="COLUMN", help="What to predict; can be repeated.")],
+    target: Annotated[list[str], typer.Option(metavar="COLUMN", help="Column to predict; can be repeated.")],
     out: Annotated[Path, typer.Option(help="File for the model, such as model.ncp.")],
     inputs: InputsOption = None,
     exclude_columns: ExcludeOption = None,
     method: Annotated[str, typer.Option(help="det, det+ncp, bbb, bbb+ncp, odc+ncp or deep+ncp.")] = "bbb+ncp",
-    members: Annotated[int | None, typer.Option(help="Networks to average. \\[default: 8]")] = None,
+    members: Annotated[int | None, typer.Option(help="Networks in the ensemble. \\[default: 8]")] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Passes over the rows. \\[default: as many as held-out rows ask for]")
+        int | None, typer.Option(help="Passes over the rows. \\[default: found by early stopping]")
     ] = None,
-    min_rows: Annotated[
-        int | None, typer.Option(help="Rows that are needed, for a start with fewer. \\[default: 3]")
-    ] = None,
+    min_rows: Annotated[int | None, typer.Option(help="Fewest rows to accept. \\[default: 3]")] = None,
     seed: Annotated[int, typer.Option(help="The same seed and table give the same model.")] = 0,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Train a model of a column of a table. Rows without a value in that column are left out.
+    """Train a model that predicts a column of a table. Rows without a value in that column are left out.
 
     [bold]Examples[/bold]
 
@@ -64,7 +62,7 @@ def fit(
         truth, there = read_targets(rows, targets)
         rows = rows.select(chosen)
         if not there.all():
-            check_inputs(rows)  # here, where rows still have the numbers that they have in the file
+            check_inputs(rows)  # before filtering, so that messages have the row numbers of the file
             rows = rows.filter(there)
         given: dict[str, Any] = {"members": members, "epochs": epochs, "min_rows": min_rows}
         model = NCPRegressor(
@@ -97,7 +95,7 @@ def fit(
 
 
 def check_model_name(out: Path) -> None:
-    """Raise if a model would be taken for a table."""
+    """Raise if the file name of a model is that of a table."""
     from ncprior.data import table_files
 
     if any(out.name.lower().endswith(ending) for ending in table_files.FORMATS):

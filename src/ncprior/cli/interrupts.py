@@ -1,4 +1,4 @@
-"""Ctrl-C: one line and exit code 130, wherever it strikes."""
+"""Ctrl-C ends a command with one line and exit code 130."""
 
 import _thread
 import os
@@ -14,12 +14,12 @@ RESUME = "the same command with --resume goes on from the last finished round"
 
 
 class Stopped(BaseException):
-    """Ctrl-C, with what to tell of it. Unlike a KeyboardInterrupt, it passes through libraries that handle those."""
+    """Ctrl-C, with advice for the user. Libraries that catch KeyboardInterrupt do not catch it."""
 
 
 @contextmanager
 def stoppable(advice: str = "nothing was written") -> Iterator[None]:
-    """Makes Ctrl-C end the command, and says what became of its work."""
+    """Make Ctrl-C end the command with `Stopped` and this advice about what has been kept."""
     try:
         with noted_interrupts():
             yield
@@ -29,7 +29,7 @@ def stoppable(advice: str = "nothing was written") -> Iterator[None]:
 
 @contextmanager
 def ends_at_once(line: str = "ncprior: stopped; nothing was written") -> Iterator[None]:
-    """Makes Ctrl-C end the process there and then: for imports, after which nothing is to be put in order."""
+    """Make Ctrl-C end the process immediately, without cleaning up. It is used around imports."""
 
     def end(*_: object) -> None:
         with suppress(OSError):
@@ -47,9 +47,9 @@ def ends_at_once(line: str = "ncprior: stopped; nothing was written") -> Iterato
 
 
 def _handler() -> Callable[[int, FrameType | None], object] | None:
-    """What happens on Ctrl-C, if it can be changed: not where it is ignored, as by jobs in the background.
+    """The handler of Ctrl-C, or None if it cannot be replaced.
 
-    Only the main thread can handle signals.
+    It cannot where Ctrl-C is ignored, as in background jobs, nor outside of the main thread.
     """
     handler = signal.getsignal(signal.SIGINT)
     return handler if callable(handler) and threading.current_thread() is threading.main_thread() else None
@@ -57,7 +57,7 @@ def _handler() -> Callable[[int, FrameType | None], object] | None:
 
 @contextmanager
 def noted_interrupts() -> Iterator[None]:
-    """Makes sure that Ctrl-C ends in a KeyboardInterrupt, also where native code makes it another error or drops it."""
+    """Make sure that Ctrl-C raises KeyboardInterrupt, even if native code turns it into another error or drops it."""
     if (before := _handler()) is None:
         yield
         return
@@ -69,7 +69,7 @@ def noted_interrupts() -> Iterator[None]:
         before(number, frame)
 
     def again(dropped: "sys.UnraisableHookArgs") -> None:
-        # Python drops what is raised in some callbacks, such as JAX's of the garbage collector, where Ctrl-C often is.
+        # Python drops exceptions in some callbacks, such as those of JAX in the garbage collector: raise it again.
         if dropped.exc_type is KeyboardInterrupt:
             threading.Timer(0.1, _thread.interrupt_main).start()
         else:

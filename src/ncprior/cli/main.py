@@ -1,16 +1,16 @@
-"""Where the command ``ncprior`` begins: so early that Ctrl-C is handled while everything else is imported."""
+"""The entry point of the command ``ncprior``. It handles Ctrl-C before anything else is imported."""
 
 import os
 
 
 def main() -> None:
-    """Runs the command and ends the process."""
+    """Run the command and end the process."""
     try:
         from ncprior.cli.interrupts import ends_at_once
 
         with ends_at_once():
             from ncprior.cli.app import run
         run()
-    except KeyboardInterrupt:  # in the few milliseconds around the lines above, when nothing has begun or all is done
+    except KeyboardInterrupt:  # before or after the handlers of `run`
         os.write(2, b"ncprior: stopped\n")
         os._exit(130)

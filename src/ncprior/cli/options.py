@@ -19,24 +19,24 @@ InputsOption = Annotated[
     list[str] | None, typer.Option(metavar="A,B,C", help="Columns to predict from. \\[default: all others]")
 ]
 ExcludeOption = Annotated[
-    list[str] | None, typer.Option(metavar="A,B,C", help="Columns to leave out, such as numbers of rows.")
+    list[str] | None, typer.Option(metavar="A,B,C", help="Columns to leave out, such as row numbers.")
 ]
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="What ncprior fit has written.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file that --out names.")]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file of ncprior fit.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file of --out if it exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, for scripts.")]
-TargetOption = Annotated[str, typer.Option(metavar="COLUMN", help="What to predict.")]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
+TargetOption = Annotated[str, typer.Option(metavar="COLUMN", help="Column to predict.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
 
 
 def check_seed(seed: int) -> None:
-    """Raise if this is no seed."""
+    """Raise if the seed is out of range."""
     if not 0 <= seed < 2**32:
         raise UserError(f"--seed {seed}: give a whole number from 0 to {2**32 - 1}")
 
 
 @contextmanager
 def kept_place(out: Path | None, force: bool, table: Path | None = None) -> Iterator[None]:
-    """Keeps the place of the result from the beginning, so that no other command works for the same one in vain."""
+    """Check ``--out``, and lock it while the command runs: another command for the same file is refused at once."""
     check_out(out, force, table)
     if out is None:
         yield
@@ -47,7 +47,7 @@ def kept_place(out: Path | None, force: bool, table: Path | None = None) -> Iter
 
 
 def check_out(out: Path | None, force: bool, table: Path | None = None) -> None:
-    """Raise, before any work is done, if the result could not be put there."""
+    """Raise, before any work is done, if the result cannot be written to ``--out``."""
     if out is None:
         return
     if out.exists() and not force:
@@ -85,11 +85,11 @@ def choose_inputs(path: Path, targets: Sequence[str], inputs: Sequence[str], exc
 
 
 def given_columns(items: Sequence[str], names: Collection[str]) -> list[str]:
-    """The column names in comma-separated lists, each once; a name with commas in it is given alone."""
+    """The column names in comma-separated lists, each once. A name that contains commas must be given on its own."""
     return list(dict.fromkeys(name for item in items for name in ([item] if item in names else split_names(item))))
 
 
 def _listed(names: Sequence[str], most: int = 20) -> str:
-    """The names, or the first of them and how many more there are."""
+    """The first names, and how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

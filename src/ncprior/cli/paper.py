@@ -75,7 +75,7 @@ def paper_ablations(
     out: OutOption = Path("runs/ablations"),
     resume: ResumeOption = False,
 ) -> None:
-    """What the paper says makes no difference to BBB+NCP: the direction of the KL, and a prior on its weights too.
+    """Variants of BBB+NCP that, by the paper, make no difference: the direction of the KL, and a weight prior.
 
     [bold]Example[/bold]
 
@@ -89,7 +89,7 @@ def paper_ablations(
 
 
 def _run_toy(name: str, config: "Config", change: list[str] | None, out: Path, resume: bool) -> None:
-    """Runs an experiment on the 1-dimensional data, and draws its page."""
+    """Run an experiment on the 1-dimensional data, and draw its page."""
     with ends_at_once():
         from ncprior.cli.changes import apply_changes
         from ncprior.data import toy as toy_data
@@ -110,7 +110,7 @@ def paper_prior(
     out: OutOption = Path("runs/prior"),
     resume: ResumeOption = False,
 ) -> None:
-    """Functions drawn from the prior: what NCP says before there are labels (Equation 3).
+    """Functions drawn from the noise contrastive prior, before there are labels (Equation 3).
 
     [bold]Examples[/bold]
 
@@ -154,7 +154,7 @@ def paper_flights(
     out: OutOption = Path("runs/flights"),
     resume: ResumeOption = False,
 ) -> None:
-    """Active learning on flight delays: Figure 4. BBB+NCP with randomly drawn labels is always run beside the others.
+    """Active learning on flight delays: Figure 4. BBB+NCP with random labels is always run as a control.
 
     [bold]Examples[/bold]
 
@@ -191,7 +191,7 @@ def paper_robustness(
     out: Annotated[Path | None, typer.Option(help="Folder. \\[default: runs/robustness-TASK]")] = None,
     resume: ResumeOption = False,
 ) -> None:
-    """Robustness to noise patterns: Figure 5 and the figure of appendix C. The data options are for flights.
+    """Robustness to the input noise: Figure 5 and the figure of appendix C. The data options are for flights.
 
     [bold]Examples[/bold]
 
@@ -227,7 +227,7 @@ def paper_regression(
     planes: PlanesOption = None,
     preset: PresetOption = Preset.reference,
     recipe: Annotated[
-        Recipe, typer.Option(help="The paper's training, or one that is tuned on held-out training rows.")
+        Recipe, typer.Option(help="The training of the paper, or one that was tuned on held-out training rows.")
     ] = Recipe.paper,
     methods: MethodsOption = "bbb,bbb+ncp,odc+ncp,det",
     epochs: Annotated[int | None, typer.Option(help="Epochs. \\[default: the recipe's]")] = None,
@@ -248,7 +248,7 @@ def paper_regression(
 
       ncprior paper regression --seeds 1 --set validation=0.125 --out runs/chosen-epoch
     """
-    # Without `use_all_cores`: a wide network is fastest on one device whose multiplies use every core.
+    # Without `use_all_cores`: a wide network is fastest on one device, which uses every core.
     with ends_at_once():
         from ncprior.cli.changes import apply_changes
         from ncprior.experiments.paper import regression
@@ -308,7 +308,7 @@ def paper_all(
             elif part == "flights":
                 paper_flights(**source, **shared, **place)
             elif part == "regression":
-                # In a process of its own, where JAX has one device as when it is run alone.
+                # In a process of its own, in which JAX has one device, as when it is run alone.
                 words = {
                     name: value for name, value in (source | {"preset": preset, "out": place["out"]}).items() if value
                 }

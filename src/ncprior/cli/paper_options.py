@@ -8,7 +8,7 @@ import typer
 
 
 class Preset(StrEnum):
-    """Which settings to begin with."""
+    """Settings to start from."""
 
     reference = "reference"
     paper = "paper"
@@ -17,9 +17,7 @@ class Preset(StrEnum):
 PresetOption = Annotated[Preset, typer.Option(help="Settings of the released code, or of the paper's text.")]
 MethodsOption = Annotated[
     str,
-    typer.Option(
-        help="Comma-separated: det, det+ncp, bbb, bbb+ncp, odc+ncp; NAME@random draws the labels of one at random."
-    ),
+    typer.Option(help="Comma-separated: det, det+ncp, bbb, bbb+ncp, odc+ncp; NAME@random draws its labels at random."),
 ]
 AcquisitionOption = Annotated[
     str | None, typer.Option(help="Score for every method, e.g. random. \\[default: each method's own]")
@@ -43,7 +41,7 @@ PlanesOption = Annotated[
 
 
 class Task(StrEnum):
-    """Which active learning experiment to repeat."""
+    """The active learning experiment to repeat."""
 
     toy = "toy"
     flights = "flights"

@@ -1,4 +1,4 @@
-"""What the commands ``ncprior paper ...`` share: running an experiment, where flights come from, all cores."""
+"""Parts that the commands ``ncprior paper ...`` share: running an experiment, the source of flights, all cores."""
 
 import dataclasses
 import os
@@ -25,14 +25,14 @@ def run_methods(
     out: Path,
     resume: bool,
 ) -> None:
-    """Runs the methods of an experiment with a bar for each, and draws its page.
+    """Run the methods of an experiment with a progress bar for each, and draw its page.
 
     Args:
         name: The experiment.
         config: Its configuration, which is written to the folder.
-        run: What trains the methods that are not on record.
+        run: Trains the methods that have not been recorded, given the records and a function that shows progress.
         out: The folder.
-        resume: Whether to go on with the run in this folder.
+        resume: Whether to continue the run in this folder.
     """
     with ends_at_once():
         from ncprior.cli.progress import progress_bars
@@ -48,7 +48,7 @@ def run_methods(
 
 
 def flight_source(data: str, split: str, planes: Path | None) -> "Source":
-    """Where flights come from, from the options that say so; paths are kept as absolute ones."""
+    """The source of flights from the options of a command, with absolute paths."""
     with ends_at_once():
         from ncprior.experiments.paper.flights import Source
 
@@ -58,14 +58,14 @@ def flight_source(data: str, split: str, planes: Path | None) -> "Source":
 
 
 def use_all_cores() -> None:
-    """Makes every core a device of JAX, for seeds to be spread over. Must come before JAX computes anything.
+    """Make every core a device of JAX, so that seeds are spread over them. Call it before JAX computes anything.
 
-    With one device and several cores XLA keeps the other cores busy for nothing on small networks. The settings
-    are those of a process of our own: a library must not change them for its users.
+    With one device, XLA would use all cores for every small network and gain nothing. Only commands call this: a
+    library must not change these settings for its users.
     """
     flag = "--xla_cpu_multi_thread_eigen=false"
     if flag in os.environ.get("XLA_FLAGS", ""):
-        return  # done before
+        return  # already done
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
     import jax
 

@@ -11,6 +11,7 @@ from ncprior.cli.options import ForceOption, JsonOption, ModelArgument, TableArg
 from ncprior.errors import UserError
 
 SHOWN_ROWS = 10
+"""Rows that are printed without ``--out``."""
 
 
 def predict(
@@ -20,7 +21,7 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="File for the predictions, .parquet or .csv. \\[default: print the first rows]")
     ] = None,
-    level: Annotated[float, typer.Option(help="Probability that the interval from lower to upper holds.")] = 0.9,
+    level: Annotated[float, typer.Option(help="Probability of the interval from lower to upper.")] = 0.9,
     flag_below: Annotated[
         float | None,
         typer.Option(help="Add a column unfamiliar that marks rows with a familiarity below this, such as 0.05."),
@@ -31,10 +32,9 @@ def predict(
     """Add predictions to a table of any size: mean, std, uncertainty, noise, an interval from lower to upper, and
     familiarity.
 
-    The squares of noise (which more labels do not lower) and uncertainty (which they do) add up to the square of std.
-    Familiarity goes from 1 (as the training rows) to 0 (unlike any): of rows like those of training about 5% are below
-    0.05.
-    Where the table has the target as well, the predictions are compared with it.
+    More labels reduce the uncertainty but not the noise; std is both together. Familiarity goes from 1 (like the
+    training rows) to 0 (unlike any of them): of rows like the training rows, about 5% are below 0.05. If the table has
+    the target as well, the predictions are compared with it.
 
     [bold]Examples[/bold]
 

@@ -1,4 +1,4 @@
-"""Live progress: of experiments, one line for each method; of tables, the rows that are done."""
+"""Progress bars on a terminal, and plain lines elsewhere: for experiments, fits, and rows of a table."""
 
 import math
 import time
@@ -16,9 +16,9 @@ from ncprior.tables.progress import FitProgress
 from ncprior.terminal import remark
 
 _PLAIN_EVERY = 0.1
-"""Where there is no terminal, a line is printed each time that this share of a method is done."""
+"""Without a terminal, a line is printed after every such share of a method."""
 _PLAIN_SECONDS = 10.0
-"""Where there is no terminal, what is done of a table is told this often."""
+"""Without a terminal, a line about a fit or a table is printed at most this often."""
 
 
 MethodProgress = learning_curves.Progress | seed_by_seed.Progress
@@ -26,17 +26,17 @@ Show = Callable[[MethodProgress], None]
 
 
 class Step(NamedTuple):
-    """How far a method has come, in words."""
+    """The progress of a method as text."""
 
     method: str
     epoch: float
     epochs: int
     state: str
-    problems: list[str]  # what stopped before its time, and why
+    problems: list[str]  # runs that stopped early, and why
 
 
 def describe(progress: MethodProgress) -> Step:
-    """What an experiment tells about its progress, in words."""
+    """The progress of an experiment as text."""
     if isinstance(progress, seed_by_seed.Progress):
         seed = f", seed {progress.seed}" if progress.seeds > 1 else ""
         state = f"{progress.rows_per_second:,.0f} rows/s{seed}"
@@ -55,13 +55,18 @@ def describe(progress: MethodProgress) -> Step:
 
 @contextmanager
 def progress_bars(methods: Sequence[str], finished: Sequence[str] = ()) -> Iterator[Show]:
-    """Bars with epochs, state and the time left; plain lines where there is no terminal."""
+    """A progress bar for each method, with epochs, state and remaining time; plain lines without a terminal.
+
+    Args:
+        methods: Names of the methods.
+        finished: Those that have finished in an earlier session.
+    """
     console = Terminal(stderr=True)
     ahead = [name for name in methods if name not in finished]
     started = time.monotonic()
 
     def left(step: Step) -> str:
-        """The time left in all, if the methods to come take as long as those before."""
+        """The remaining time of all methods, if each takes as long as those before."""
         share = (ahead.index(step.method) + step.epoch / step.epochs) / len(ahead)
         seconds = (time.monotonic() - started) * (1 - share) / share
         return f"{seconds / 60:.0f} min" if seconds >= 100 else f"{seconds:.0f} s"
@@ -120,14 +125,14 @@ def progress_bars(methods: Sequence[str], finished: Sequence[str] = ()) -> Itera
 
 
 def fit_lines() -> Callable[[FitProgress], None]:
-    """Tells now and then how far the training of a model has come, for where there is no terminal."""
+    """A callback that prints the progress of a fit as plain lines."""
     last = time.monotonic()
 
     def print_line(progress: FitProgress) -> None:
         nonlocal last
         if time.monotonic() - last >= _PLAIN_SECONDS:
             last = time.monotonic()
-            # How long the search takes is known when it ends; the total is the most that it can take.
+            # The search may end early: its total is an upper bound, so a percentage would mislead.
             share = (
                 f"{progress.done:,} steps" if progress.stage == "searching" else f"{progress.done / progress.total:.0%}"
             )
@@ -138,7 +143,7 @@ def fit_lines() -> Callable[[FitProgress], None]:
 
 @contextmanager
 def row_bar(total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar to be told how many more rows are done; plain lines now and then where there is no terminal."""
+    """A progress bar for rows: call it with the number of rows that were done since. Plain lines without a terminal."""
     console = Terminal(stderr=True)
     done = 0
     started = last = time.monotonic()
@@ -176,13 +181,13 @@ def row_bar(total: int | None) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def run_bar() -> Iterator[Callable[[RunProgress], None]]:
-    """A bar of many runs that are done one after the other, with the time left; plain lines without a terminal."""
+    """A progress bar for runs one after the other, with the remaining time; plain lines without a terminal."""
     console = Terminal(stderr=True)
     started, before = time.monotonic(), -1
 
     def state(progress: RunProgress) -> str:
         nonlocal before
-        before = progress.done - 1 if before < 0 else before  # what earlier sittings did tells nothing about time
+        before = progress.done - 1 if before < 0 else before  # earlier sessions say nothing about time
         each = (time.monotonic() - started) / (progress.done - before)
         seconds = each * (progress.total - progress.done)
         left = f"{seconds / 60:.0f} min" if seconds >= 100 else f"{seconds:.0f} s"

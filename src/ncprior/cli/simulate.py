@@ -38,7 +38,7 @@ def simulate(
     inputs: InputsOption = None,
     exclude_columns: ExcludeOption = None,
     seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 5; quick: 2]")] = None,
-    initial: Annotated[int, typer.Option(help="Random labels to begin with.")] = 20,
+    initial: Annotated[int, typer.Option(help="Random labels at the start.")] = 20,
     batch: Annotated[int, typer.Option(help="Labels to choose at a time.")] = 20,
     labels: Annotated[
         int | None, typer.Option(help="Labels to end with, at most 40% of the pool. \\[default: 400; quick: 100]")
@@ -52,7 +52,10 @@ def simulate(
     out: Annotated[Path, typer.Option(help="Folder for records, figures and report.")] = Path("runs/simulate"),
     resume: ResumeOption = False,
 ) -> None:
-    """See how many labels active learning would have saved on a table whose labels are all known; test on a fifth.
+    """Measure how many labels active learning would have saved on a table whose labels are all known.
+
+    A fifth of the rows are test rows. Every rule starts with the same random labels, chooses more in batches, and is
+    compared with random labels.
 
     [bold]Examples[/bold]
 
@@ -99,7 +102,7 @@ def simulate(
 
 
 def saved(value: "LabelsSaved") -> str:
-    """Share of labels saved, and the range over the seeds."""
+    """The share of labels saved, with its range over resampled seeds."""
     mean, low, high = value["mean"], value["low"], value["high"]
     if mean is None:
         return "-"

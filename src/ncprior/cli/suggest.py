@@ -11,7 +11,7 @@ from ncprior.cli.options import ForceOption, JsonOption, ModelArgument, check_ou
 from ncprior.errors import UserError
 
 MOST_ROWS = 1_000_000
-"""That suggest picks: they are kept in memory, and compared with each other."""
+"""The most rows that suggest picks: they are kept in memory and compared with each other."""
 
 
 def suggest(
@@ -26,9 +26,7 @@ def suggest(
     ] = None,
     acquisition: Annotated[
         str,
-        typer.Option(
-            help="What makes rows worth a label: a rule for batches (RULES), or a score of every row (SCORES)."
-        ),
+        typer.Option(help="How to choose rows: a rule for batches (RULES), or a score of every row (SCORES)."),
     ] = "kmeans_inputs",
     temperature: Annotated[
         float, typer.Option(help="Above 0, rows are drawn at random, those with high scores more often.")
@@ -36,21 +34,23 @@ def suggest(
     greedy: Annotated[bool, typer.Option("--greedy", help="Take the highest scores: --temperature 0.")] = False,
     id_column: Annotated[
         str | None,
-        typer.Option("--id", metavar="COLUMN", help="Column that names rows. \\[default: count them from 1]"),
+        typer.Option("--id", metavar="COLUMN", help="Column that identifies rows. \\[default: row numbers from 1]"),
     ] = None,
     exclude: Annotated[
         Path | None,
-        typer.Option(metavar="TABLE", help="Rows not to pick: those with the same id, or without --id, equal inputs."),
+        typer.Option(
+            metavar="TABLE", help="Rows not to pick: those with the same id or, without --id, the same inputs."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Find the rows of a pool of any size whose labels would teach the model most, and say why.
+    """Choose the rows of a pool of any size that are most worth a label.
 
-    A batch should tell much together: a rule picks rows that the networks see as far from each other and from those
-    that they learned from. Or rows are ranked by a score, such as the information gain, in which chance has a part if
-    the temperature is above 0. Chance depends only on the seed and on a row's id, or its number.
+    A rule picks a batch of rows that are informative together: far from each other and from the training rows. A score,
+    such as the information gain, ranks every row on its own; with a temperature above 0, rows are drawn at random by
+    their scores. Draws depend only on the seed and on the id of a row, or its number.
 
     [bold]Examples[/bold]
 
@@ -77,7 +77,7 @@ def suggest(
         with table_files.write(out) if out else nullcontext() as append:
             with row_bar(count_rows(pool)) as advance:
                 best = picker.pick(loaded, picker.stream(loaded, pool), excluded, advance)
-            suggestions = python_rows(best.rows)  # before the file is there: after that, nothing may fail
+            suggestions = python_rows(best.rows)  # may fail, so before the file is written
             if append:
                 append(best.rows)
         summary: SuggestSummary = {
@@ -95,7 +95,7 @@ def suggest(
 
 
 def check_suggest(count: int, acquisition: str, temperature: float, greedy: bool, seed: int) -> None:
-    """Raise if options of suggest do not make sense."""
+    """Raise if options have no meaning, or contradict each other."""
     if count < 1:
         raise UserError(f"-n {count}: ask for at least one row")
     if count > MOST_ROWS:

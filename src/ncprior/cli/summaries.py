@@ -1,4 +1,4 @@
-"""What the commands for tables say when they are done: tables for people, one JSON object for scripts."""
+"""Output of the commands for tables: text and tables for people, one JSON object for scripts."""
 
 import json
 import math
@@ -14,15 +14,16 @@ from ncprior.cli.console import Terminal
 from ncprior.data import column_values
 from ncprior.data.column_types import python_rows
 from ncprior.errors import UserError
+from ncprior.experiments.records import json_value
 from ncprior.tables.predictions import Distribution
 from ncprior.terminal import say
 
 Row = dict[str, object]
-"""Values of a table's row by column, as JSON has them."""
+"""The values of a row by column, with types that JSON has."""
 
 
 class ColumnSummary(TypedDict):
-    """What became of a column."""
+    """A column and how it is treated."""
 
     name: str
     kind: str
@@ -30,7 +31,7 @@ class ColumnSummary(TypedDict):
 
 
 class FitSummary(TypedDict):
-    """What ``ncprior fit`` says about a model."""
+    """The output of ``ncprior fit``."""
 
     model: str
     method: str
@@ -45,7 +46,7 @@ class FitSummary(TypedDict):
 
 
 class PredictSummary(TypedDict):
-    """What ``ncprior predict`` says about the rows of a table."""
+    """The output of ``ncprior predict``."""
 
     rows: int
     columns: list[str]
@@ -57,7 +58,7 @@ class PredictSummary(TypedDict):
 
 
 class SuggestSummary(TypedDict):
-    """What ``ncprior suggest`` says about a pool."""
+    """The output of ``ncprior suggest``."""
 
     pool_rows: int
     excluded: int
@@ -66,7 +67,7 @@ class SuggestSummary(TypedDict):
 
 
 _MANY, _SHOWN = 100, 20
-"""Of more columns than the first number, only as many as the second are told one by one."""
+"""If there are more columns than the first number, only as many as the second are listed."""
 
 
 class Scores:
@@ -76,10 +77,17 @@ class Scores:
         self.targets = targets
         self.sums = {name: np.zeros(4) for name in targets}  # rows, squared errors, log densities, rows in the interval
         self.not_scored: dict[str, str] = {}
-        """Why there are no scores of a target that is in the table."""
+        """Why a target that is in the table has no scores, by its name."""
 
     def add(self, table: pa.Table, prediction: Distribution, columns: Mapping[str, np.ndarray], first_row: int) -> None:
-        """Counts the rows of one more piece, given its prediction and the columns that tell of it."""
+        """Add the rows of a piece of the table.
+
+        Args:
+            table: The piece.
+            prediction: Its prediction.
+            columns: The columns of the prediction, such as ``lower`` and ``upper``.
+            first_row: The number of its first row in the whole table, for messages.
+        """
         truth = np.full((table.num_rows, len(self.targets)), np.nan)
         for i, name in enumerate(self.targets):
             if name in table.column_names and name not in self.not_scored:
@@ -100,7 +108,7 @@ class Scores:
             self.sums[name] += sums[:, known[:, i]].sum(axis=1)
 
     def results(self) -> dict[str, dict[str, float]]:
-        """RMSE, NLPD and coverage of each target that is in the table, and the number of rows that have it."""
+        """RMSE, NLPD, coverage and number of rows, for each target that is in the table."""
         results = {}
         for name, (rows, squares, density, inside) in self.sums.items():
             if rows and name not in self.not_scored:
@@ -110,13 +118,13 @@ class Scores:
 
 
 def print_json(content: Mapping[str, object]) -> None:
-    """One JSON object; numbers that are not finite become null, as JSON has no others."""
-    for line in json.dumps(_plain(content), indent=2, allow_nan=False, default=str).split("\n"):
+    """Print one JSON object. Numbers that are not finite become null."""
+    for line in json.dumps(json_value(content), indent=2, allow_nan=False, default=str).split("\n"):
         say(line)
 
 
 def print_fit(summary: FitSummary) -> None:
-    """What a model was trained on, how good it is and where it is."""
+    """Print how columns were treated, how good the model is, and where it was saved."""
     console = Terminal()
     table = Table("column", "treatment")
     columns = summary["columns"]
@@ -141,10 +149,10 @@ def print_fit(summary: FitSummary) -> None:
 
 
 def print_predict(summary: PredictSummary, first: pa.Table) -> None:
-    """The first rows if there is no file of all, and how good the predictions are if the truth is known."""
+    """Print the first rows, unless all are in a file, and how good the predictions are, if the table has the target."""
     console = Terminal()
     if "out" not in summary:
-        # Only some of the table's own columns, so that the new ones have room.
+        # Only some of the table's own columns, to leave space for the new ones.
         own = [name for name in first.column_names if name not in summary["columns"]]
         console.print(rows_table(first.select([*own[: max(1, 9 - len(summary["columns"]))], *summary["columns"]])))
     for name, scores in summary["scores"].items():
@@ -158,7 +166,7 @@ def print_predict(summary: PredictSummary, first: pa.Table) -> None:
 
 
 def print_suggest(summary: SuggestSummary, rows: pa.Table) -> None:
-    """The rows to label, and where they are."""
+    """Print the rows to label, and where they were written."""
     console = Terminal()
     console.print(rows_table(rows))
     excluded = f", {summary['excluded']:,} of them excluded" if summary["excluded"] else ""
@@ -168,7 +176,7 @@ def print_suggest(summary: SuggestSummary, rows: pa.Table) -> None:
 
 
 def rows_table(rows: pa.Table) -> Table:
-    """Rows of a table as people read them."""
+    """Rows as a table for the terminal."""
     table = Table(*rows.column_names)
     for row in python_rows(rows):
         table.add_row(*(_short(value) for value in row.values()))
@@ -176,7 +184,7 @@ def rows_table(rows: pa.Table) -> Table:
 
 
 def _by_target(held: Mapping[str, Any], targets: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """The scores of held-out rows for each target: of several, `NCPRegressor.validation_` has lists."""
+    """Scores on held-out rows by target. With several targets, `NCPRegressor.validation_` has lists."""
     if len(targets) == 1:
         return {"": held}
     return {
@@ -194,14 +202,3 @@ def _short(value: object) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _plain(value: object) -> object:
-    """A value that JSON has."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""What the commands ``ncprior evaluate`` and ``ncprior simulate`` share."""
+"""Parts that the commands ``ncprior evaluate`` and ``ncprior simulate`` share."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -36,15 +36,15 @@ def run_on_table(
     out: Path,
     resume: bool,
 ) -> tuple[Results, str]:
-    """Runs an experiment on a table with a progress bar, and draws its page.
+    """Run an experiment on a table with a progress bar, and draw its page.
 
     Args:
         config: The configuration, which is written to the folder.
         data: The table.
-        experiment: What runs, given the records and whom to tell about progress.
+        experiment: Runs the experiment, given its records and a function that shows progress.
         name: The name of the experiment.
         out: The folder.
-        resume: Whether to go on with the run in this folder.
+        resume: Whether to continue the run in this folder.
 
     Returns:
         The results, and the path of the page.
@@ -56,7 +56,7 @@ def run_on_table(
         from ncprior.tables.estimator import NCPRegressor
         from ncprior.tables.options import FitOptions
 
-    # Mistakes in --set come to light before anything is written.
+    # Raises on mistakes in --set, before anything is written.
     FitOptions.of(NCPRegressor(**config.estimator)).settings_for(len(data.targets))
     with Records.running(out, name, dataclasses.asdict(config), resume=resume) as records:
         with run_bar() as show:
@@ -67,7 +67,7 @@ def run_on_table(
 def chosen_inputs(
     table: Path, target: str, inputs: Sequence[str] | None, excluded: Sequence[str] | None
 ) -> tuple[str, ...] | None:
-    """The columns to predict from, as `fit` chooses them; None if the options name none."""
+    """The columns to predict from, as in `fit`; None if no option names any."""
     with ends_at_once():
         from ncprior.cli.options import choose_inputs
 
@@ -75,7 +75,7 @@ def chosen_inputs(
 
 
 def estimator_arguments(changes: Sequence[str]) -> "Arguments":
-    """Arguments of `NCPRegressor` given as ``NAME=VALUE``, each of the kind of its default."""
+    """Arguments of `NCPRegressor` from ``NAME=VALUE``, each with the type of its default."""
     with ends_at_once():
         from ncprior.tables.estimator import NCPRegressor
 
@@ -95,7 +95,7 @@ def estimator_arguments(changes: Sequence[str]) -> "Arguments":
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns that line up."""
+    """Print a table with aligned columns."""
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
     for row in (header, *rows):
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -74,7 +74,7 @@ class Records:
                 that are not ours.
         """
         records = cls(folder)
-        content = {"experiment": experiment, "config": _plain(config), "versions": versions()}
+        content = {"experiment": experiment, "config": json_value(config), "versions": versions()}
         if records.path("config.json").exists():
             if not resume:
                 raise UserError(f"{folder} already holds a run: add --resume to go on with it, or choose another --out")
@@ -162,7 +162,7 @@ class Records:
 
     def write_json(self, name: str, content: object) -> None:
         """Write JSON. Numbers that are not finite become null."""
-        text = json.dumps(_plain(content), indent=2, allow_nan=False)
+        text = json.dumps(json_value(content), indent=2, allow_nan=False)
         self.write_bytes(name, f"{text}\n".encode())
 
     def read_json(self, name: str) -> Any:
@@ -190,7 +190,7 @@ class Records:
     def write_tree(self, name: str, tree: PyTree, **notes: object) -> None:
         """Write a tree of arrays as safetensors, each leaf under its path, with notes as JSON in the metadata."""
         arrays = {key: np.array(_bare(leaf), order="C") for key, leaf in _leaves(tree)}
-        metadata = {key: json.dumps(_plain(value)) for key, value in notes.items()}
+        metadata = {key: json.dumps(json_value(value)) for key, value in notes.items()}
         self.write(name, lambda path: safetensors.numpy.save_file(arrays, path, metadata))
 
     def read_tree(self, name: str, like: Tree) -> Tree:
@@ -234,7 +234,7 @@ class Records:
         old = self._content()
         if old["experiment"] != content["experiment"]:
             raise UserError(f"{self.folder} holds a run of {old['experiment']}: choose another --out")
-        differing = _differences(old["config"], _plain(content["config"]))
+        differing = _differences(old["config"], json_value(content["config"]))
         if differing:
             listed = "; ".join(f"{key} was {a}, now {b}" for key, a, b in differing[:3])
             raise UserError(f"{self.folder} holds a run with other settings ({listed}): choose another --out")
@@ -273,12 +273,16 @@ def _bare(leaf: jax.Array) -> np.ndarray:
     return np.asarray(leaf)
 
 
-def _plain(value: object) -> object:
-    """The value with only types that JSON has."""
+def json_value(value: object) -> object:
+    """The value with only types that JSON has; numbers that are not finite become None.
+
+    >>> json_value({"rows": np.int64(3), "nlpd": float("nan"), "shape": (1, 2)})
+    {'rows': 3, 'nlpd': None, 'shape': [1, 2]}
+    """
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, np.generic):
