@@ -1,5 +1,6 @@
 """The oldest versions that pyproject.toml allows, as constraints for pip: `python tests/lowest.py pyproject.toml`."""
 
+import itertools
 import re
 import sys
 import tomllib
@@ -17,4 +18,6 @@ def lowest(dependencies: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(lowest(tomllib.loads(Path(sys.argv[1]).read_text())["project"]["dependencies"])))
+    project = tomllib.loads(Path(sys.argv[1]).read_text())["project"]
+    extras = project.get("optional-dependencies", {}).values()
+    print("\n".join(lowest([*project["dependencies"], *itertools.chain(*extras)])))

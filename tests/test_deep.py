@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ncprior.core.deep import _TRAINING_SAMPLES, DeepMean, ExpectedNLL, SampledMeanNCP, deep_ncp
+from ncprior.core.deep import TRAINING_SAMPLES, DeepMean, ExpectedNLL, SampledMeanNCP, deep_ncp
 from ncprior.core.distributions import Normal
 from ncprior.core.methods import methods
 from ncprior.core.networks import Network
@@ -42,7 +42,7 @@ def view_of(head, rows=3, *, targets=0.0, noise=1.0, key=KEY):
 )
 def test_the_estimate_is_right_for_a_normal_at_the_number_of_samples_of_training(direction, mean, std, centre):
     prior = OutputPrior(1.0, centre, direction)
-    noise = jax.random.normal(KEY, (_TRAINING_SAMPLES, 400_000))
+    noise = jax.random.normal(KEY, (TRAINING_SAMPLES, 400_000))
 
     def values(std):
         return prior.estimated_divergence(jnp.zeros(400_000), mean + std * noise)
@@ -66,7 +66,7 @@ def test_centred_at_the_prediction_the_estimate_does_not_move_the_mean(direction
 @pytest.mark.parametrize("direction", ["forward", "reverse"])
 def test_the_estimate_is_least_at_the_std_of_the_prior_and_0_there(direction):
     prior = OutputPrior(0.7, 0.0, direction)
-    noise = jax.random.normal(KEY, (_TRAINING_SAMPLES, 200_000))
+    noise = jax.random.normal(KEY, (TRAINING_SAMPLES, 200_000))
     stds = 0.7 * np.float32([0.7, 0.85, 1.0, 1.15, 1.4])
     values = [float(prior.estimated_divergence(jnp.zeros(200_000), std * noise).mean()) for std in stds]
     assert np.argmin(values) == 2

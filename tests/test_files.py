@@ -216,7 +216,7 @@ def test_file_systems_without_locks_and_full_ones(tmp_path, monkeypatch):
     def missing(_):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr("ncprior.files._lock", missing)
+    monkeypatch.setattr("ncprior.files.take_lock", missing)
     draft = tmp_path / ".out.txt.0123456789abcdef.ncprior-part"
     draft.write_text("of a process that may be alive")
     write(tmp_path / "out.txt", "new")

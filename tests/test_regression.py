@@ -44,7 +44,7 @@ DATA = make_data()
 @pytest.fixture(autouse=True)
 def split_small_arrays(monkeypatch):
     """Moments of arrays as small as those here are split over the devices, too."""
-    monkeypatch.setattr(data_parallel, "_SCATTERED", 256)
+    monkeypatch.setattr(data_parallel, "MIN_SPLIT_SIZE", 256)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -168,7 +168,7 @@ def test_the_loss_falls_and_each_program_is_compiled_once(name, compiled):
     assert after["loss_nll"] < before["loss_nll"] - 0.1
     assert after["test_nlpd"] < before["test_nlpd"]
     assert after["test_rmse"] < 0.9 * np.std(DATA.test_targets) * DATA.target_scale
-    for program in ("_train_steps", "_shuffle_rows", "_measure_parts"):
+    for program in ("train_steps", "shuffle_rows", "measure_parts"):
         assert sum(program in compiled_name for compiled_name in compiled) == 1, (program, compiled)
 
 
@@ -192,7 +192,7 @@ def test_a_step_is_one_of_adam_on_the_loss_of_the_method():
     config = tiny(Schedule(epochs=1), batch_size=ROWS)
     one, method = prepared("det", config), methods(config.settings)["det"]
     state = trained(one)
-    params, static = eqx.partition(one._init(), eqx.is_inexact_array)
+    params, static = eqx.partition(one.init(), eqx.is_inexact_array)
     batch = Batch(jnp.asarray(DATA.train_inputs), jnp.asarray(DATA.train_targets), jnp.ones(ROWS), jnp.asarray(ROWS))
 
     def loss(params):
@@ -390,7 +390,7 @@ def test_a_seed_that_stops_is_on_record_and_the_next_goes_on(tmp_path, monkeypat
     plain = Regression.failure
     monkeypatch.setattr(Regression, "failure", lambda self, state: "it must" if self.seed == 1 else plain(self, state))
     run(config, DATA, records)
-    for program in ("_train_steps", "_shuffle_rows", "_measure_parts"):
+    for program in ("train_steps", "shuffle_rows", "measure_parts"):
         assert sum(program in compiled_name for compiled_name in compiled) == 1  # for all seeds
     results = records.read_json("results.json")
     assert results["failed_seeds"] == {"det": {"1": "it must"}}

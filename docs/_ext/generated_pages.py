@@ -17,6 +17,7 @@ from sphinx.application import Sphinx
 import ncprior
 from ncprior.cli.acquisition_help import AcquisitionCommand
 from ncprior.cli.app import app as commands
+from ncprior.core.settings import PRESETS
 
 API = {
     "ncprior.core": "The paper: distributions, predictions, priors, networks, objectives, methods and training.",
@@ -169,11 +170,13 @@ def modules(folder: str) -> Iterator[str]:
 
 
 def public_names() -> Iterator[str]:
-    for name, (module, attribute) in sorted(ncprior._PLACES.items()):
-        text = inspect.getdoc(getattr(ncprior, name)) or ""
-        if isinstance(getattr(ncprior, name), dict):  # whose docstring is that of any dictionary
-            text = "Settings by the name of the preset: what the paper's text says, and what its released code did."
-        yield f"| {{py:obj}}`ncprior.{name} <{module}.{attribute}>` | {in_table(text.splitlines()[0])} |"
+    for name in sorted(set(ncprior.__all__) - {"__version__"}):
+        value: Any = getattr(ncprior, name)
+        if value is PRESETS:  # a dictionary, which knows neither its place nor its meaning
+            target, text = "ncprior.core.settings.PRESETS", "Settings by name: of the paper's text, and of its code."
+        else:
+            target, text = f"{value.__module__}.{value.__qualname__}", inspect.getdoc(value) or ""
+        yield f"| {{py:obj}}`ncprior.{name} <{target}>` | {in_table(text.splitlines()[0])} |"
 
 
 def first_sentence(module: str) -> str:

@@ -22,14 +22,16 @@ from ncprior.errors import UserError
 if sys.platform == "win32":
     import msvcrt
 
-    def _lock(descriptor: int) -> None:
+    def take_lock(descriptor: int) -> None:
+        """Lock an open file for this process, or raise an OSError."""
         os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # far behind the text, which others may then read
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 
 else:
     import fcntl
 
-    def _lock(descriptor: int) -> None:
+    def take_lock(descriptor: int) -> None:
+        """Lock an open file for this process, or raise an OSError."""
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -148,7 +150,7 @@ def _taken(path: Path, claim: str) -> int | None:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         try:
-            _lock(descriptor)
+            take_lock(descriptor)
             # The holder before us may have removed the file after we opened it: then others would lock another one.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), path.stat()):

@@ -23,7 +23,7 @@ from ncprior.core.settings import Settings
 _SAMPLES = 16
 """Weight samples that a prediction is made of, the same for every row."""
 
-_TRAINING_SAMPLES = 8
+TRAINING_SAMPLES = 8
 """Samples of the mean at every row in a training step: the fewest with which the gradient of the estimated divergence
 has a finite variance, see `OutputPrior.estimated_divergence`."""
 
@@ -163,11 +163,11 @@ class SampledMeanNCP(eqx.Module):
     """
 
     prior: OutputPrior = OutputPrior()
-    samples: int = eqx.field(static=True, default=_TRAINING_SAMPLES)
+    samples: int = eqx.field(static=True, default=TRAINING_SAMPLES)
 
     def __check_init__(self) -> None:
-        if self.samples < _TRAINING_SAMPLES:
-            raise ValueError(f"a divergence needs at least {_TRAINING_SAMPLES} samples, got {self.samples}")
+        if self.samples < TRAINING_SAMPLES:
+            raise ValueError(f"a divergence needs at least {TRAINING_SAMPLES} samples, got {self.samples}")
 
     def __call__(self, view: View) -> Float[Array, "rows"]:
         """One loss for each row."""

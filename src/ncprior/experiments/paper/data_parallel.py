@@ -44,7 +44,7 @@ _EVALUATED = 50_000
 _STRETCHES = 10
 """Calls of the training program in an epoch; in between, progress is shown and Ctrl-C is handled."""
 
-_SCATTERED = 65_536
+MIN_SPLIT_SIZE = 65_536
 """Arrays with at least this many weights have their moments split over the devices."""
 
 
@@ -139,7 +139,7 @@ class Regression:
         inputs, targets = data.train_inputs[: self.rows], data.train_targets[: self.rows]
         method = in_bins(method, Bins.find(inputs, schedule.bins)) if schedule.bins else method
         self.method = balanced(method, schedule.beta) if schedule.beta else method
-        network = eqx.filter_jit(self._init)()
+        network = eqx.filter_jit(self.init)()
         self.static = eqx.filter(network, eqx.is_inexact_array, inverse=True)
         self._train = Rows(self._everywhere(inputs), self._everywhere(targets))
         self._begin = jax.tree.map(np.asarray, eqx.filter(network, eqx.is_inexact_array))
@@ -153,7 +153,7 @@ class Regression:
         shared = (_SAME,) * 4
         self._run = jax.jit(
             jax.shard_map(
-                self._train_steps,
+                self.train_steps,
                 mesh=self.mesh,
                 in_specs=(self._specs, *shared),
                 out_specs=self._specs,
@@ -161,8 +161,8 @@ class Regression:
             ),
             donate_argnums=0,
         )
-        self._shuffle = jax.jit(self._shuffle_rows, out_shardings=NamedSharding(self.mesh, _SAME))
-        self._measure = jax.jit(self._measure_parts)
+        self._shuffle = jax.jit(self.shuffle_rows, out_shardings=NamedSharding(self.mesh, _SAME))
+        self._measure = jax.jit(self.measure_parts)
 
     def with_seed(self, seed: int) -> "Regression":
         """The same training with another seed of weights, batches and noise. Programs and rows are shared."""
@@ -170,7 +170,7 @@ class Regression:
             return self
         other = copy.copy(self)
         other.seed = seed
-        other._begin = jax.tree.map(np.asarray, eqx.filter(eqx.filter_jit(other._init)(), eqx.is_inexact_array))
+        other._begin = jax.tree.map(np.asarray, eqx.filter(eqx.filter_jit(other.init)(), eqx.is_inexact_array))
         other._evaluated, other._parts = other._rows_to_evaluate()
         return other
 
@@ -226,7 +226,8 @@ class Regression:
         done = step / (self.steps * self.schedule.epochs)
         return rate * 0.5 * (1 + jnp.cos(jnp.pi * done))
 
-    def _init(self) -> Network:
+    def init(self) -> Network:
+        """A new network."""
         shapes = self.data.train_inputs.shape[1], self.data.train_targets.shape[1]
         return self.method.init(*shapes, key=self._key(0))
 
@@ -240,14 +241,14 @@ class Regression:
 
     def _is_split(self, leaf: Array | np.ndarray) -> bool:
         devices = self.mesh.size
-        return devices > 1 and leaf.size >= _SCATTERED and leaf.shape[0] % devices == 0
+        return devices > 1 and leaf.size >= MIN_SPLIT_SIZE and leaf.shape[0] % devices == 0
 
-    def _shuffle_rows(self, key: Array) -> Array:
+    def shuffle_rows(self, key: Array) -> Array:
         """All rows in random order, padded with row 0 to fill the last mini batch."""
         order = jax.random.permutation(key, self.rows)
         return jnp.pad(order, (0, max(0, self.steps * self.settings.batch_size - self.rows)))
 
-    def _train_steps(self, state: State, rows: Rows, order: Array, key: Array, steps: tuple[Array, Array]) -> State:
+    def train_steps(self, state: State, rows: Rows, order: Array, key: Array, steps: tuple[Array, Array]) -> State:
         """The program of one device: steps ``steps[0]`` to ``steps[1] - 1`` of an epoch."""
         s, method, names = self.settings, self.method, list(self.method.objective)
         size, devices = s.batch_size, self.mesh.size
@@ -318,7 +319,9 @@ class Regression:
         spread = jax.device_put(filled, NamedSharding(self.mesh, _SPLIT))
         return (spread, self._everywhere(np.concatenate(targets))), parts
 
-    def _measure_parts(self, params: PyTree, inputs: Array, targets: Array) -> dict[str, Array]:
+    def measure_parts(self, params: PyTree, inputs: Array, targets: Array) -> dict[str, Array]:
+        """Every metric on every part of the data, by name."""
+
         def predict(params: PyTree, inputs: Array) -> Predictive:
             return predict_in_blocks(partial(self.method, combine(params, self.static)), inputs)
 
