@@ -109,7 +109,7 @@ def paragraphs(command: Any) -> tuple[list[str], list[str]]:
         elif in_examples:
             examples.append(" ".join(paragraph.split()))
         else:
-            about.append(plain(paragraph))
+            about.append(plain(paragraph.strip()))
     return about, examples
 
 
