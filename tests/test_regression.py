@@ -108,7 +108,7 @@ def test_configuration_follows_the_preset_and_the_recipe():
         (lambda: configure(seeds=0), "seeds must be at least 1"),
         (lambda: tiny(remainder="filled"), "choose smaller or dropped"),
         (lambda: Schedule(validation=1.0), "validation must be at least 0 and below 1"),
-        (lambda: Schedule(bins=-1), "bins must not be negative"),
+        (lambda: Schedule(bins=-1), "bins must be at least 0"),
         (lambda: Schedule(beta=1.5), "beta must be between 0 and 1"),
     ],
 )

@@ -3,6 +3,7 @@
 A single program trains from one evaluation to the next. It is compiled once for each method.
 """
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -54,10 +55,7 @@ class Schedule:
     """Epochs between two evaluations."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "initial", "select", "select_every", "evaluate_every"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
-            check_limits(**{name: getattr(self, name)})
+        check_limits(**dataclasses.asdict(self))
         if self.select_every % self.evaluate_every or self.epochs % self.evaluate_every:
             raise UserError(
                 f"evaluate_every ({self.evaluate_every}) must divide select_every ({self.select_every}) "

@@ -76,9 +76,6 @@ class Config:
         for name in self.estimator if networks else ():
             if all(name in FitOptions.of(one, check_effects=False).without_effect() for one in networks):
                 raise UserError(f"{name} has no effect on any of {', '.join(self.methods)}; leave it out")
-        for name in ("seeds", "splits"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise UserError(f"{name} must be at least 1, got {value}")
         check_limits(seeds=self.seeds, splits=self.splits)
         if not 0 <= self.held_out < 1:
             raise UserError(f"held_out must be at least 0 and below 1, got {self.held_out}")

@@ -72,10 +72,10 @@ class Config:
                 raise UserError(f"unknown rule {name!r}: choose from {', '.join(acquisitions())}")
         if CONTROL not in self.rules:
             raise UserError(f"{CONTROL} must be among the rules, as it is what the others are compared with")
-        for name, least in (("seeds", 1), ("initial", 2), ("batch", 1), ("labels", 3)):
+        check_limits(seeds=self.seeds)
+        for name, least in (("initial", 2), ("batch", 1), ("labels", 3)):
             if (value := getattr(self, name)) < least:
                 raise UserError(f"{name} must be at least {least}, got {value}")
-        check_limits(seeds=self.seeds)
         if self.labels <= self.initial:
             raise UserError(f"labels ({self.labels}) must be more than the initial ones ({self.initial})")
 

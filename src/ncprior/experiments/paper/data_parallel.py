@@ -63,10 +63,6 @@ class Schedule:
     """Exponent of `balanced`: 0 for the plain likelihood, 1 for a mean that is learned as with squared errors."""
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise UserError(f"epochs must be at least 1, got {self.epochs}")
-        if self.bins < 0:
-            raise UserError(f"bins must not be negative, got {self.bins}")
         check_limits(epochs=self.epochs, bins=self.bins)
         if not 0 <= self.validation < 1:
             raise UserError(f"validation must be at least 0 and below 1, got {self.validation}")

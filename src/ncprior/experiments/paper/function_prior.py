@@ -24,7 +24,7 @@ from ncprior.core.settings import PRESETS, Settings
 from ncprior.core.training import Learner, Trainer, combine, seed_keys
 from ncprior.data import toy
 from ncprior.data.dataset import Dataset
-from ncprior.errors import UserError
+from ncprior.errors import UserError, check_limits
 from ncprior.experiments.paper.learning_curves import Progress, failures
 from ncprior.experiments.records import Records, summary
 
@@ -57,8 +57,7 @@ class Config:
     seeds: int = 8
 
     def __post_init__(self) -> None:
-        if self.seeds < 1:
-            raise UserError(f"seeds must be at least 1, got {self.seeds}")
+        check_limits(seeds=self.seeds)
 
     def trainer(self, stage: str) -> Trainer:
         """Method, optimiser and mini batches of this stage."""

@@ -57,8 +57,6 @@ class Config:
                 raise UserError(f"unknown acquisition {variant!r}: choose from {', '.join(SCORES)}")
         if not self.methods:
             raise UserError(f"no method given: choose from {', '.join(known)}")
-        if self.seeds < 1:
-            raise UserError(f"seeds must be at least 1, got {self.seeds}")
         check_limits(seeds=self.seeds)
         if self.acquisition is not None and self.acquisition not in SCORES:
             raise UserError(f"unknown acquisition {self.acquisition!r}: choose from {', '.join(SCORES)}")

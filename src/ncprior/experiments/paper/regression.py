@@ -60,8 +60,6 @@ class Config:
                 raise UserError(f"unknown method {name!r}: choose from {', '.join(known)}")
         if not self.methods:
             raise UserError(f"no method given: choose from {', '.join(known)}")
-        if self.seeds < 1:
-            raise UserError(f"seeds must be at least 1, got {self.seeds}")
         check_limits(seeds=self.seeds)
         if self.settings.remainder == "filled":
             raise UserError("remainder=filled is not for networks on all rows: choose smaller or dropped")
