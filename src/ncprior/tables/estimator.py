@@ -56,57 +56,62 @@ RandomState: TypeAlias = int | np.random.RandomState | None
 class NCPRegressor(RegressorMixin, BaseEstimator):
     """Regression by an ensemble of neural networks that are uncertain away from the data.
 
-    Every network has a noise contrastive prior (Hafner et al., 2019): it is trained to be uncertain about inputs with
-    noise. Rows that are held out at first say how long to train and calibrate the predictions; the networks are then
-    trained anew on all rows. Parameters and settings that have no effect with the method are refused.
+    Every network has a noise contrastive prior (Hafner et al., 2019): it is trained to be uncertain at inputs with
+    noise. `fit` first holds out some rows, which choose the number of training steps and calibrate the predictions, and
+    then trains new networks on all rows. Parameters and settings that have no effect are refused.
 
     Args:
         method: ``bbb+ncp``, ``det``, ``det+ncp``, ``bbb``, ``odc+ncp``, ``deep+ncp`` (a belief over every layer), or a
             `Method` of your own.
         hidden: Units of each hidden layer.
         members: Networks in the ensemble. Every second one also gets quantile features of the columns, which makes it
-            more exact on the data; the others are more careful off it.
+            more accurate on the data; the others are more careful away from it.
         learning_rate: Learning rate of Adam.
         batch_size: Rows in a mini batch; None chooses from 64 to 512 by the number of rows.
         epochs: Passes over the training rows; None finds the number by `early_stopping`.
-        early_stopping: Whether to hold out rows at first, to find out how long to train and to calibrate. Without it,
+        early_stopping: Whether to hold out rows at first, to choose the number of steps and to calibrate. Without it,
             and without ``epochs``, training takes 1,000 steps.
         validation_fraction: Share of the rows that is held out at random for that, at most 0.3; twice as much is held
             out around a random value of a random column.
-        min_rows: Fewest rows that `fit` accepts. Of fewer than 3 nothing can be learned, but that may be a start.
-        gamma: Weight of the noise contrastive prior; 0 for none. ``odc+ncp`` has none (Equation 9).
-        gamma_per_label: Whether gamma is divided by the number of rows, so that the prior fades as labels come in.
+        min_rows: Fewest rows that `fit` accepts. Nothing can be learned from fewer than 3, but active learning may
+            start with them.
+        gamma: Weight of the noise contrastive prior; 0 for no prior. ``odc+ncp`` has no such weight (Equation 9).
+        gamma_per_label: Whether gamma is divided by the number of rows, so that the prior fades with more labels.
         input_prior: ``radial``, ``gaussian`` or ``uniform`` noise on the numbers, or a function
             ``(inputs, *, key) -> noised`` of the encoded rows, see `ncprior.core.input_priors`.
         input_scale: Standard deviation of that noise, in standard deviations of a column: one number, or a dictionary
             by the name of the column; columns that it does not name have 2.
         output_scale: Standard deviation of the output prior, in standard deviations of the target.
-        flip: Probability that the noise changes a category or a flag.
+        flip: Probability that the input noise changes a category or a flag.
         trunk: A function ``(inputs, *, key) -> module`` that makes a trunk of your own, in place of hidden layers.
         settings: Other fields of `ncprior.core.settings.Settings` by name.
-        warm_start: Whether `fit` starts from the present weights, when rows have come in, instead of from new ones.
-            Parameters may have changed, except for those that say what the weights are: method, hidden, members, trunk.
+        warm_start: Whether `fit` starts from the present weights instead of new ones, for tables that have grown.
+            Parameters may have changed, except for those that determine the weights: method, hidden, members, trunk.
         random_state: Seed, or a `numpy.random.RandomState`; None draws one.
         verbose: Whether to draw a progress bar on stderr.
-        callbacks: Functions that are called with a `FitProgress` now and then.
+        callbacks: Functions that are called with a `FitProgress` several times during training.
 
     Attributes:
         fitted_: The trained ensemble, a `ncprior.tables.fitting.Fitted`. The attributes below are parts of it.
-        encoder_: How columns become numbers: kind and treatment of each.
+        encoder_: The encoding of columns as numbers: kind and treatment of each.
         calibration_: A `Calibration`: ``noise_scale``, ``uncertainty_scale`` and ``share`` of each member.
-        steps_: Steps of training of each member. Members whose loss was not finite are left out.
-        validation_: ``rmse``, ``nlpd``, 90% ``coverage`` and number of ``rows`` that were held out; None without any.
-        n_rows_: Rows learned from.
+        steps_: Training steps of each member. Members whose loss was not finite are left out.
+        validation_: ``rmse``, ``nlpd`` and 90% ``coverage`` on held-out rows, and the number of ``rows``; None if no
+            rows were held out.
+        n_rows_: Number of training rows.
         target_names_: Names of the outputs, if y had any.
         target_shift_: Mean of each output.
         target_scale_: Standard deviation of each output.
-        fit_seconds_: Seconds that the last training took.
-        n_features_in_: Columns of X.
+        fit_seconds_: Seconds of the last training.
+        n_features_in_: Number of columns of X.
         feature_names_in_: Their names, if X had any.
 
     >>> X = np.linspace(-1, 1, 40)[:, None]
     >>> model = NCPRegressor(members=2, epochs=20, random_state=0).fit(X, np.sin(3 * X[:, 0]))
     >>> mean, std = model.predict(X, return_std=True)
+    >>> near, far = model.predict_distribution([[0.0], [9.0]]).uncertainty
+    >>> bool(near < far)
+    True
     >>> model.suggest(np.linspace(-4, 4, 9)[:, None], n=2, random_state=0).shape
     (2,)
     """
@@ -159,32 +164,49 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         self.callbacks = callbacks
 
     def fit(self, X: TableLike, y: TargetsLike, sample_weight: ArrayLike | None = None) -> "NCPRegressor":  # noqa: N803
-        """Trains the ensemble.
+        """Train the ensemble.
 
         Args:
             X: Rows: an array, a data frame or an Arrow table. Text and missing values are fine.
             y: Targets, one or several for each row.
-            sample_weight: Weights of the rows; 0 leaves a row out. Whole numbers are counts: so many equal rows, as
-                long as these are at most ten times the rows. Others are relative: only their proportions matter, and
-                ``w`` and ``2 w`` give the same model unless one of them is whole.
+            sample_weight: Weights of the rows; 0 leaves a row out. Whole numbers are counts: a row of weight 3 stands
+                for three equal rows, as long as the counts sum to at most ten times the rows. Others are relative: only
+                their proportions matter, and ``w`` and ``2 w`` give the same model unless one of them is whole.
 
         Returns:
             The estimator itself.
 
         Raises:
-            UserError: If parameters, rows or targets do not make sense.
+            UserError: If parameters, rows or targets have no meaning.
         """
         return self._learn(X, y, sample_weight, resume=self.warm_start and hasattr(self, "fitted_"))
 
     def fit_subset(self, X: TableLike, y: TargetsLike) -> "NCPRegressor":  # noqa: N803
-        """`fit` for some rows of a table that was checked as a whole, by `ncprior.data.labelled.check_inputs`.
+        """`fit` for some rows of a table that was checked as a whole by `ncprior.data.labelled.check_inputs`.
 
-        `fit` refuses a table with columns that look like mistakes, which a few rows of a good table may have too.
+        `fit` refuses tables with columns that look like mistakes. A few rows of a good table may look like that, too.
+
+        Args:
+            X: Rows.
+            y: Their targets.
+
+        Returns:
+            The estimator itself.
         """
         return self._learn(X, y, check=False)
 
     def partial_fit(self, X: TableLike, y: TargetsLike, sample_weight: ArrayLike | None = None) -> "NCPRegressor":  # noqa: N803
-        """Trains one epoch on new rows, from the present weights; the first call is `fit` of one epoch."""
+        """Train one epoch on new rows, from the present weights. The first call is a `fit` of one epoch.
+
+        Args:
+            X: New rows, with the same columns as before.
+            y: Their targets.
+            sample_weight: Their weights, see `fit`. For the prior, each row of earlier calls counts as one label,
+                whatever its relative weight was.
+
+        Returns:
+            The estimator itself.
+        """
         return self._learn(X, y, sample_weight, resume=hasattr(self, "fitted_"), epochs=1)
 
     @overload
@@ -194,16 +216,29 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: TableLike, return_std: Literal[True]) -> tuple[np.ndarray, np.ndarray]: ...  # noqa: N803
 
     def predict(self, X: TableLike, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:  # noqa: N803
-        """The predicted mean, and with ``return_std`` the standard deviation of uncertainty and noise together."""
+        """Predict the mean of the target.
+
+        Args:
+            X: Rows with the columns of training.
+            return_std: Whether to return the standard deviation, too: uncertainty and noise together.
+
+        Returns:
+            The mean ``[rows]``, or ``[rows, outputs]`` if y had two axes; with ``return_std``, mean and standard
+            deviation.
+        """
         prediction = self.predict_distribution(X)
         return (prediction.mean, prediction.std) if return_std else prediction.mean
 
     def predict_distribution(self, X: TableLike) -> Distribution:  # noqa: N803
-        """The predictive distribution in units of the target: mean, noise, uncertainty, intervals, densities."""
+        """Predict the distribution of the target: mean, noise, uncertainty, intervals, densities, in its unit.
+
+        Args:
+            X: Rows with the columns of training.
+        """
         return self.predict_piece(self._table(X))
 
     def predict_piece(self, table: pa.Table, first_row: int = 1) -> Distribution:
-        """Predictions for a piece of a larger table.
+        """Predict the rows of a piece of a larger table.
 
         Args:
             table: Rows that have the columns of training, found by their names; other columns are ignored.
@@ -220,7 +255,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         return Distribution(prediction, fitted.target_shift, fitted.target_scale, fitted.flat, fitted.familiarity)
 
     def information_gain(self, X: TableLike) -> np.ndarray:  # noqa: N803
-        """The expected information gain of a label for each row, in nats per output."""
+        """The expected information gain of a label for each row ``[rows]``, in nats per output."""
         return self.predict_distribution(X).score("information_gain")
 
     def suggest(
@@ -234,7 +269,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         exclude: ArrayLike | None = None,
         random_state: RandomState = None,
     ) -> np.ndarray:
-        """The indices of ``n`` rows of a pool that are most worth a label, best first.
+        """Choose the ``n`` rows of a pool that are most worth a label.
 
         Args:
             X_pool: Rows without labels.
@@ -243,13 +278,20 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
                 ``k_center``, ``max_det``, ``bait``), or a score of rows one by one (``information_gain``,
                 ``uncertainty``, ``predictive_variance``, ``predictive_std``, ``random``): names in
                 `ncprior.tables.batches.RULES` and `ncprior.core.acquisition.SCORES`. A function is a score: it gets the
-                prediction of the standardised target, a `Predictive`, and gives one number for each row; more is
+                prediction of the standardised target, a `Predictive`, and returns one number for each row; more is
                 better.
-            temperature: Of the softmax that rows are drawn from by their score; 0 picks the highest. Not for rules.
-            labelled: Rows that have labels, which the first four rules keep away from. By default those that the
-                model was trained on, or 1,000 of them.
-            exclude: True for rows of the pool that must not be picked.
+            temperature: Temperature of the softmax of scores from which rows are drawn; 0 picks the highest scores. It
+                has no meaning for rules.
+            labelled: Rows with labels, which the first four rules keep away from. By default the training rows, or
+                1,000 of them.
+            exclude: True for rows of the pool that must not be picked ``[rows]``.
             random_state: Seed of the draw.
+
+        Returns:
+            The indices of the rows in the pool, best first.
+
+        Raises:
+            UserError: If arguments have no meaning, or the method does not have what the rule needs.
         """
         table = self._table(X_pool)
         excluded = np.zeros(table.num_rows, bool) if exclude is None else np.asarray(exclude, bool)
@@ -281,14 +323,28 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         return np.asarray(drawn.pick(jnp.asarray(scores / (temperature or 1.0)), jnp.asarray(excluded), n, key=key))
 
     def sample_functions(self, X: TableLike, n: int = 20, *, random_state: RandomState = None) -> np.ndarray:  # noqa: N803
-        """Draws ``n`` mean functions from the belief, at these rows: ``[n, rows]``, or ``[n, rows, outputs]``."""
+        """Draw functions from the belief over the mean, evaluated at these rows.
+
+        Args:
+            X: Rows with the columns of training.
+            n: Number of functions.
+            random_state: Seed of the draw.
+
+        Returns:
+            Values ``[n, rows]``, or ``[n, rows, outputs]`` if y had two axes, in the unit of the target. Their standard
+            deviation over the functions is the uncertainty.
+        """
         key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
         table = self._table(X)
         functions = batch_features.sample_functions(self.fitted_, table, n, key)
         return functions[..., 0] if self.fitted_.flat else functions
 
     def save(self, path: str | Path) -> None:
-        """Writes the model to one file of JSON and weights, nothing of which runs when it is loaded."""
+        """Save the model to a file of JSON and weights, from which no code runs when it is loaded.
+
+        Args:
+            path: The file, such as ``model.ncp``.
+        """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
         feature_names = None if names is None else [str(name) for name in names]
@@ -304,16 +360,16 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         trunk: TrunkFactory | None = None,
         input_prior: InputPrior | None = None,
     ) -> "NCPRegressor":
-        """Loads a model from a file.
+        """Load a model from a file.
 
         Args:
-            path: A file that `save` or ``ncprior fit`` wrote.
-            method: Your own method, if the model was trained with one: code is not in the file.
+            path: A file of `save` or ``ncprior fit``.
+            method: Your own method, if the model was trained with one: the file does not contain code.
             trunk: Likewise your own trunk.
             input_prior: Likewise your own input prior.
 
         Raises:
-            UserError: If the file is not a model, or a damaged one, or something of your own is missing.
+            UserError: If the file is not a model or is damaged, or a part of your own is missing.
         """
         own = {"method": method, "trunk": trunk, "input_prior": input_prior}
         saved = saving.load(Path(path), own, cls._get_param_names(), cls._options_of)
@@ -348,7 +404,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         epochs: int | None = None,
         check: bool = True,
     ) -> "NCPRegressor":
-        """Learns anew or from the present weights; ``check`` is for a whole table."""
+        """Train new networks, or with ``resume`` the present ones; ``check`` looks for mistakes in a whole table."""
         started = time.monotonic()
         options = FitOptions.of(self)
         table = self._table(X, reset=not resume)
@@ -387,23 +443,23 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         validate_data(self, X, skip_check_array=True, reset=reset)
         table = as_table(X)
         if not reset and isinstance(X, np.ndarray) == hasattr(self, "feature_names_in_"):
-            # Names on one side only: columns are taken in their order, of which scikit-learn has warned.
+            # If only one of the tables has names, columns are taken in their order; scikit-learn has warned of it.
             table = table.rename_columns([column.name for column in self.encoder_.columns])
         return table
 
     @property
     def encoder_(self) -> Encoder:
-        """How columns become numbers."""
+        """The encoding of columns as numbers."""
         return self.fitted_.encoder
 
     @property
     def calibration_(self) -> Calibration:
-        """Scales of noise and uncertainty, and the share of each member."""
+        """Scales of noise and uncertainty, and shares of the members."""
         return self.fitted_.calibration
 
     @property
     def steps_(self) -> tuple[int, ...]:
-        """Steps of training of each member."""
+        """Training steps of each member."""
         return self.fitted_.steps
 
     @property
@@ -413,7 +469,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def n_rows_(self) -> int:
-        """Rows learned from."""
+        """Number of training rows."""
         return self.fitted_.rows
 
     @property
@@ -437,7 +493,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def fit_seconds_(self) -> float:
-        """Seconds that the last training took."""
+        """Seconds of the last training."""
         return self.fitted_.seconds
 
 
@@ -461,14 +517,14 @@ def _targets(y: TargetsLike) -> tuple[np.ndarray, list[str] | None]:
 
 
 _MAX_COPIES = 10
-"""Whole-number weights are taken as equal rows if that makes at most this many times the rows."""
+"""Whole-number weights are counts if they sum to at most this many times the rows."""
 
 _MIN_WEIGHT = 1e-30
-"""Rows that count less than this, with the heaviest as 1, count nothing in single precision."""
+"""Rows with a smaller share of the largest weight are left out: in single precision they would not count."""
 
 
 def _weighted(labelled: LabelledTable, weights: np.ndarray) -> LabelledTable:
-    """The rows with weights: repeated where these are whole numbers, else with weights up to 1."""
+    """The rows with their weights: repeated if these are counts, else with relative weights up to 1."""
     if (weights < 0).any():
         raise UserError("Negative values in data passed to `sample_weight`: every weight must be at least 0")
     if weights.max() > LARGEST:
