@@ -20,8 +20,10 @@ from ncprior.data.labelled import Labelled
 from ncprior.data.splits import Split
 from ncprior.errors import UserError
 from ncprior.experiments import baselines, evaluate, simulate
+from ncprior.experiments.labels_saved import bootstrap_saving, labels_saved
 from ncprior.experiments.records import Records
 from ncprior.experiments.scores import LEVELS, Standardised, detection, scores
+from ncprior.experiments.variants import expand
 from ncprior.report.evaluate import verdict
 from ncprior.report.page import report
 from ncprior.report.simulate import savings
@@ -225,8 +227,8 @@ def test_splits_that_are_asked_for(table):
 
 
 def test_groups_of_methods():
-    assert evaluate.expand(["ncp", "baselines", "mean"]) == ("ncp", "mean", "linear", "boosting", "forest")
-    assert evaluate.expand(["ablations"])[:2] == ("ncp", "no-ncp")
+    assert expand(["ncp", "baselines", "mean"]) == ("ncp", "mean", "linear", "boosting", "forest")
+    assert expand(["ablations"])[:2] == ("ncp", "no-ncp")
 
 
 class Stop(Exception):
@@ -326,17 +328,17 @@ def test_labels_saved_by_hand():
     labels = np.array([10.0, 20.0, 30.0])
     good, control = np.array([4.0, 2.0, 0.0]), np.array([4.0, 3.0, 2.0])
     # The control ends with 2 after 30 labels, which the other reaches after 20; on the way it needs 20 and 15.
-    assert simulate.labels_saved(labels, good, control) == pytest.approx(1 - 15 / 20, abs=0.01)
+    assert labels_saved(labels, good, control) == pytest.approx(1 - 15 / 20, abs=0.01)
     # The other way round it needs 20 instead of 15 on the first half, and never comes to the values of the second.
-    assert simulate.labels_saved(labels, control, good) == pytest.approx(1 - (20 + 30) / (15 + 25), abs=0.01)
+    assert labels_saved(labels, control, good) == pytest.approx(1 - (20 + 30) / (15 + 25), abs=0.01)
     for worse in ([4.0, 5.0, 6.0], [4.0, 5.0, 3.999]):
-        assert simulate.labels_saved(labels, np.array(worse), control) == pytest.approx(1 - 30 / 20, abs=0.02)
-    assert simulate.labels_saved(labels, control, control) == 0
+        assert labels_saved(labels, np.array(worse), control) == pytest.approx(1 - 30 / 20, abs=0.02)
+    assert labels_saved(labels, control, control) == 0
     # A value counts from the first time that it is reached, for both.
-    assert simulate.labels_saved(labels, np.array([4.0, 2.0, 9.0]), control) == pytest.approx(0.25, abs=0.01)
+    assert labels_saved(labels, np.array([4.0, 2.0, 9.0]), control) == pytest.approx(0.25, abs=0.01)
     level = np.array([4.0, 3.0, 3.0])
-    assert simulate.labels_saved(labels, level, level) == 0
-    assert np.isnan(simulate.labels_saved(labels, np.array([np.nan, 1.0, 1.0]), control))
+    assert labels_saved(labels, level, level) == 0
+    assert np.isnan(labels_saved(labels, np.array([np.nan, 1.0, 1.0]), control))
 
 
 def test_the_sentence_about_labels_saved():
@@ -410,12 +412,12 @@ def test_the_spread_of_labels_saved():
     labels, rng = np.arange(20.0, 120, 20), np.random.default_rng(0)
     control = 5 - 0.02 * labels + 0.05 * rng.normal(size=(10, 5))
     better = 5 - 0.03 * labels + 0.05 * rng.normal(size=(10, 5))
-    found = simulate.saving(labels, better, control)
+    found = bootstrap_saving(labels, better, control)
     assert found.low < found.mean < found.high
     # For the same value 0.02 x control's labels = 0.03 x the rule's, 20 at the least.
     assert found.mean == pytest.approx(1 / 4, abs=0.1)
     assert found.low > 0
-    assert np.isnan(simulate.saving(labels, better[:1], control[:1]).low)
+    assert np.isnan(bootstrap_saving(labels, better[:1], control[:1]).low)
 
 
 def ncprior(*arguments):
