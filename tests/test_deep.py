@@ -57,7 +57,7 @@ def test_the_estimate_is_right_for_a_normal_at_the_number_of_samples_of_training
 
 @pytest.mark.parametrize("direction", ["forward", "reverse"])
 def test_centred_at_the_prediction_the_estimate_does_not_move_the_mean(direction):
-    samples = jax.random.normal(KEY, (_TRAINING_SAMPLES, 50))
+    samples = jax.random.normal(KEY, (TRAINING_SAMPLES, 50))
     prior = OutputPrior(0.7, "prediction", direction)
     slopes = jax.grad(lambda shift: prior.estimated_divergence(jnp.zeros(50), samples + shift).sum())(jnp.ones(50))
     np.testing.assert_allclose(slopes, 0, atol=1e-5)
