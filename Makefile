@@ -43,7 +43,7 @@ test-lowest: ## The tests with the oldest dependencies that pyproject.toml allow
 	$(PYTHON) -m venv build/lowest
 	build/lowest/bin/python -m pip install --quiet "pip>=25.1"
 	$(PYTHON) tests/lowest.py pyproject.toml > build/lowest/constraints.txt
-	build/lowest/bin/python -m pip install --quiet --constraint build/lowest/constraints.txt -e ".[flights]" --group test
+	build/lowest/bin/python -m pip install --quiet --constraint build/lowest/constraints.txt -e ".[campaigns,flights]" --group test
 	build/lowest/bin/python -m pytest
 
 bench: $(VENV)/tested  ## Speed as ratios of what the machine can do; a table and bench.json
@@ -55,28 +55,28 @@ lock:
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet "pip>=25.1"
-	$(PIP) install --quiet -e ".[flights,torch]" --group dev
+	$(PIP) install --quiet -e ".[campaigns,flights,torch]" --group dev
 	$(PIP) freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
 
 $(VENV)/installed: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --constraint requirements.lock -e ".[flights]"
+	$(PIP) install --quiet --constraint requirements.lock -e ".[campaigns,flights]"
 	touch $@
 
 $(VENV)/tested: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet "pip>=25.1"
-	$(PIP) install --quiet --constraint requirements.lock -e ".[flights]" --group test
+	$(PIP) install --quiet --constraint requirements.lock -e ".[campaigns,flights]" --group test
 	touch $@
 
 $(VENV)/documented: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet "pip>=25.1"
-	$(PIP) install --quiet --constraint requirements.lock -e ".[flights,torch]" --group docs
+	$(PIP) install --quiet --constraint requirements.lock -e ".[campaigns,flights,torch]" --group docs
 	touch $@
 
 $(VENV)/torch: $(VENV)/tested
-	$(PIP) install --quiet --constraint requirements.lock -e ".[flights,torch]" --group test --group torch
+	$(PIP) install --quiet --constraint requirements.lock -e ".[campaigns,flights,torch]" --group test --group torch
 	touch $@
 
 clean:

@@ -1,0 +1,1 @@
+"""Changes of the database's schema, in order, which Alembic runs."""

@@ -1,0 +1,1 @@
+"""One file for each change, which names the one before it."""
