@@ -96,6 +96,13 @@ class Pool:
             )
         self._seen = state
 
+    def known_hashes(self) -> np.ndarray | None:
+        """The hashes of all ids; None if the pool has changed and its index is gone."""
+        try:
+            return self._index["hashes"]
+        except UserError:
+            return None
+
     def places(self, keys: Sequence[str]) -> np.ndarray:
         """Where rows with these ids are in the pool; -1 for others."""
         hashes = self._index["hashes"]
@@ -166,6 +173,7 @@ class Pool:
         with suppress(OSError, SafetensorError, KeyError):
             found = load_file(file)
             return {"hashes": found["hashes"], "places": found["places"]}
+        self.check(self.path.stem)  # an index of other contents would be kept under the wrong digest
         made = self._make_index()
         with suppress(OSError, UserError, SafetensorError):  # without a cache it is made again next time
             folder.mkdir(parents=True, exist_ok=True)
