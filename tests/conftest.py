@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import signal
+import sys
 import time
 from contextlib import suppress
 from functools import partial
@@ -26,8 +27,11 @@ os.environ["XLA_FLAGS"] = (
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 ).strip()
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # for `benchmarks`
+
 import jax
 import pytest
+from benchmarks import postgres
 from hypothesis import settings
 
 from ncprior.tables import search
@@ -93,3 +97,27 @@ def short_search(monkeypatch):
     """For tests that hold rows out and do not mind how long is trained."""
     monkeypatch.setattr(search, "min_search_steps", lambda _: 100)
     monkeypatch.setattr(search, "Stopping", partial(search.Stopping, max_steps=225))
+
+
+@pytest.fixture(scope="session")
+def postgresql():
+    """The URL of a PostgreSQL server of the tests' own, with `{}` for the name of the database."""
+    if not postgres.available() and "NCPRIOR_NEED_POSTGRESQL" not in os.environ:
+        pytest.skip("no PostgreSQL to start a server with")
+    with postgres.server() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def storage(request, tmp_path):
+    """The URL of a new storage for campaigns, of either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'campaign.db'}"
+    import psycopg
+
+    url = request.getfixturevalue("postgresql").format("postgres")
+    with psycopg.connect(url) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        if names := ", ".join(f'"{name}"' for (name,) in tables if name != "alembic_version"):
+            connection.execute(f"TRUNCATE {names} RESTART IDENTITY")
+    return url

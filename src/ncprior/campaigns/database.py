@@ -58,8 +58,12 @@ class Database:
         if self.is_sqlite:
             _check_file(Path(self.url.database or ""), create)
         self.engine = _engine(self.url)
-        with self._explained():
-            self._upgrade(create)
+        try:
+            with self._explained():
+                self._upgrade(create)
+        except BaseException:
+            self.close()
+            raise
 
     def read(self, query: Callable[[Connection], Result]) -> Result:
         """What a function reads in one transaction, all at one moment."""

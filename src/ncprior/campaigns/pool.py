@@ -58,11 +58,11 @@ class Pool:
         path = path.resolve()
         types = {id_column: pa.string()}
         schema = table_files.schema_of(path, schema=types)
-        wanted = [id_column, *inputs]
-        table_files.schema_of(path, wanted, schema=types)  # which says what a missing column may be called
         for name in inputs:
             if name == id_column or name in targets:
                 raise UserError(f"column {name!r} is an input and also the {_use(name, targets)}; take it out of one")
+        wanted = list(dict.fromkeys([id_column, *inputs]))
+        table_files.schema_of(path, wanted, schema=types)  # which says what a missing column may be called
         names = list(inputs) or [name for name in schema.names if name != id_column and name not in targets]
         if not names:
             raise UserError(f"{path}: has no column to predict from; give a pool with inputs")

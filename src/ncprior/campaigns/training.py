@@ -38,6 +38,9 @@ class CampaignModel(Protocol):
 Trainer: TypeAlias = Callable[[pa.Table, np.ndarray, Spec, int], CampaignModel]
 """Trains a model: inputs, targets ``[rows, targets]``, the campaign's spec, and a seed."""
 
+Loader: TypeAlias = Callable[[bytes, Spec, int], CampaignModel]
+"""Reads a model from its file, for a spec and with a seed for draws."""
+
 
 class NCPModel:
     """`NCPRegressor` as a campaign's model. JAX is imported when one is trained or loaded, and not before."""

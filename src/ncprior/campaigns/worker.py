@@ -26,7 +26,7 @@ from ncprior.campaigns.pool import PoolRow
 from ncprior.campaigns.schema import item, label, model, model_file, prediction
 from ncprior.campaigns.schema import queue as queue_table
 from ncprior.campaigns.spec import FIRST_MODEL
-from ncprior.campaigns.training import CampaignModel, NCPModel, Trainer
+from ncprior.campaigns.training import CampaignModel, Loader, NCPModel, Trainer
 from ncprior.errors import UserError
 
 LENGTH = 200
@@ -76,12 +76,13 @@ class _Labels(NamedTuple):
     targets: np.ndarray
 
 
-def work(campaign: Campaign, train: Trainer = NCPModel.train) -> Worked | None:
+def work(campaign: Campaign, train: Trainer = NCPModel.train, load: Loader = NCPModel.load) -> Worked | None:
     """Trains a model and fills the queue, if there is reason to.
 
     Args:
         campaign: The campaign.
         train: What trains a model.
+        load: What reads one from its file.
 
     Returns:
         What was done; None if there was nothing to do, or another worker is at it.
@@ -92,8 +93,7 @@ def work(campaign: Campaign, train: Trainer = NCPModel.train) -> Worked | None:
     if task is None:
         return None
     if not task.train:
-        found = _load(campaign, task.model)
-        return None if found is None else _finish(campaign, task, found, None)
+        return _finish(campaign, task, _loaded(campaign, task.model, load), None)
     with _heartbeat(campaign, task.model), _noting_failure(campaign, task.model):
         known = campaign.database.read(lambda connection: _labelled(connection, campaign))
         seed = (campaign.spec.seed + task.model) % 2**31
@@ -114,8 +114,8 @@ def _claim(connection: Connection, campaign: Campaign) -> _Task | None:
     if newest is not None:
         seen = connection.execute(select(model.c.labels).where(model.c.id == newest)).scalar_one()
         if seen == entries:
-            low = queue.left(connection, campaign.id, "ranked") < _LOW
-            return _Task(newest, False) if low and _askable(connection, campaign) else None
+            low = queue.left(connection, campaign.id, "ranked") < min(_LOW, _untouched(connection, campaign))
+            return _Task(newest, False) if low else None
     if leases.labelled_rows(connection, campaign.id) < FIRST_MODEL:
         return None
     values = {"campaign": campaign.id, "labels_through": last, "labels": entries, "metrics": {}, "state": "training"}
@@ -123,10 +123,10 @@ def _claim(connection: Connection, campaign: Campaign) -> _Task | None:
     return _Task(int(done.inserted_primary_key[0]), True)  # type: ignore[index]
 
 
-def _askable(connection: Connection, campaign: Campaign) -> bool:
-    """Whether the pool has rows that were never touched."""
+def _untouched(connection: Connection, campaign: Campaign) -> int:
+    """How many rows of the pool were never asked for or told."""
     query = select(func.count()).select_from(item).where(item.c.campaign == campaign.id, item.c.in_pool)
-    return connection.execute(query).scalar_one() < campaign.pool.rows
+    return campaign.pool.rows - connection.execute(query).scalar_one()
 
 
 def _labelled(connection: Connection, campaign: Campaign) -> _Labels:
@@ -142,11 +142,10 @@ def _labelled(connection: Connection, campaign: Campaign) -> _Labels:
     return _Labels([inputs[key] for key in whole], np.array(targets).reshape(len(whole), -1))
 
 
-def _load(campaign: Campaign, model_id: int) -> CampaignModel | None:
+def _loaded(campaign: Campaign, model_id: int, load: Loader) -> CampaignModel:
     query = select(model_file.c.content, model.c.metrics).join(model, model.c.digest == model_file.c.digest)
-    found = campaign.database.read(lambda connection: connection.execute(query.where(model.c.id == model_id)).first())
-    # Another seed than when it was trained, which drew the rows that have been asked for since.
-    return None if found is None else NCPModel.load(found.content, campaign.spec, found.metrics.get("seed", 0) + 1)
+    found = campaign.database.read(lambda connection: connection.execute(query.where(model.c.id == model_id)).one())
+    return load(found.content, campaign.spec, found.metrics.get("seed", 0))
 
 
 def _finish(campaign: Campaign, task: _Task, trained: CampaignModel, known: _Labels | None) -> Worked:

@@ -14,6 +14,7 @@ from typer._click.exceptions import ClickException
 
 from ncprior import __version__
 from ncprior.cli.acquisition_help import AcquisitionCommand
+from ncprior.cli.campaign import campaign
 from ncprior.cli.evaluate import evaluate
 from ncprior.cli.fit import fit
 from ncprior.cli.interrupts import KEPT, Stopped, ends_at_once, stoppable
@@ -34,6 +35,7 @@ app = typer.Typer(
 for command in (fit, predict, suggest, evaluate, simulate):
     app.command(cls=AcquisitionCommand if command in (suggest, simulate) else None)(command)
 app.add_typer(paper, name="paper")
+app.add_typer(campaign, name="campaign")
 
 
 def run() -> NoReturn:
