@@ -1,0 +1,1 @@
+"""The page of label campaigns, and their JSON interface."""
