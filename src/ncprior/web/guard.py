@@ -98,6 +98,9 @@ class Guard:
             if not started:
                 wrong = _refused(scope, 500, "something went wrong; the server's log says what")
                 await wrong(scope, receive, send_guarded)
+        finally:
+            if "form" in scope.get("state", {}):
+                await scope["state"]["form"].close()  # files that were sent with it
 
     async def _admit(self, scope: Scope, receive: Receive) -> Response | None:
         """None if a request may pass, with its person, form and body in the scope's state; or else the refusal."""
