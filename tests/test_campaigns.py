@@ -411,13 +411,14 @@ def test_audit_rows_are_scored_by_what_was_predicted_before_their_label(make):
         campaign.tell(row, 3.0, person="ann")
     work(campaign, train)  # has seen them, and predicts 2.2
     [audit] = campaign.status().audits
-    assert audit.present.rows == 30
+    assert audit.present.rows == 10
+    assert [point.rows for point in audit.curve] == [10, 10, 10]
     assert audit.present.rmse == pytest.approx(2.0)
     assert audit.present.coverage == 0.0
     std = np.hypot(0.5, 1.0)
     assert audit.present.nlpd == pytest.approx(0.5 * (2 / std) ** 2 + np.log(std * np.sqrt(2 * np.pi)), rel=1e-4)
     campaign.correct(row, 5.0, person="ann")  # still by the prediction before its first label
-    assert campaign.status().audits[0].present.rmse == pytest.approx(np.sqrt((29 * 4 + 16) / 30), rel=1e-4)
+    assert campaign.status().audits[0].present.rmse == pytest.approx(np.sqrt((9 * 4 + 16) / 10), rel=1e-4)
 
 
 def test_a_worker_that_dies_is_replaced(campaign, clock):

@@ -17,7 +17,7 @@ from ncprior.campaigns.predicted import LEVEL, Predicted
 from ncprior.campaigns.schema import item, label, lease, model, prediction
 
 RECENT = 50
-"""Audit rows, at most, that stand for the present error."""
+"""Audit rows, at most, that stand for the present error: the last third of them, so that old models do not count."""
 
 _FEWEST = 10
 """Audit rows, at least, of a point of the curve."""

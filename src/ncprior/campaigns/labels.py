@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, func, insert, select, update
@@ -140,6 +141,7 @@ def current(connection: Connection, item_id: int) -> Sequence[Row[Any]]:
     return connection.execute(current_labels().where(label.c.item == item_id).order_by(label.c.id)).all()
 
 
+@cache
 def current_labels() -> Select[Any]:
     """The query of labels that are not superseded."""
     later = aliased(label)

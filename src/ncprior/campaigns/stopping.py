@@ -56,8 +56,8 @@ def rules(spec: Spec, spent: int, labelled: int, audits: Sequence[AuditRow]) -> 
 
 
 def present_scores(audits: Sequence[AuditRow]) -> Scores | None:
-    """Scores of the last `RECENT` audit rows."""
-    return scores(audits[-RECENT:]) if audits else None
+    """Scores of the last third of the audit rows: at least 10 of them, at most `RECENT`."""
+    return scores(audits[-min(RECENT, max(_FEWEST, len(audits) // 3)) :]) if audits else None
 
 
 def _error(wanted: float, labelled: int, audits: Sequence[AuditRow]) -> Rule:
@@ -73,6 +73,8 @@ def _error(wanted: float, labelled: int, audits: Sequence[AuditRow]) -> Rule:
     forecast = labels_until(wanted, audits)
     if forecast is None:
         return Rule("error", False, f"{bound}; it is not falling towards {wanted:g} so far")
+    if forecast.high <= labelled:
+        return Rule("error", False, f"{bound}; more audit rows must show that it is below {wanted:g}", forecast)
     more = " to ".join(_rounded(max(0.0, end - labelled)) for end in (forecast.low, forecast.high))
     return Rule("error", False, f"{bound}; for {wanted:g} about {more} more labels are expected", forecast)
 

@@ -94,19 +94,13 @@ def _my_rows(
 
 
 def _tell(request: Request, campaign: Campaign) -> Response:
-    """Takes what was filled in: values to tell, or a row to skip, to fail, to give back."""
+    """Takes what was filled in: values to tell, and a row to skip, to fail, to give back."""
     form, who = request.state.form, request.state.person
-    for word in ("skip", "fail", "release"):
-        if row := _text(form, word):
-            note = _text(form, f"note {row}") or None
-            if word == "release":
-                campaign.release(row, person=who.name)
-            else:
-                getattr(campaign, word)(row, person=who.name, note=note)
-            return RedirectResponse(f"/c/{campaign.name}/mine", 303)
     notices: list[str] = []
     wrong: dict[str, Filled] = {}
-    for row in dict.fromkeys(one for one in form.getlist("row") if isinstance(one, str)):
+    given_up = {row for word in ("skip", "fail", "release") if (row := _give_up(campaign, form, who.name, word))}
+    rows = dict.fromkeys(one for one in form.getlist("row") if isinstance(one, str) and one not in given_up)
+    for row in rows:
         typed = {name: _text(form, f"value {name} {row}") for name in campaign.spec.targets}
         note = _text(form, f"note {row}")
         values = {name: value for name, value in typed.items() if value}
@@ -120,6 +114,16 @@ def _tell(request: Request, campaign: Campaign) -> Response:
     if wrong or notices:
         return _my_rows(request, campaign, notices=notices, filled=wrong)
     return RedirectResponse(f"/c/{campaign.name}/mine", 303)
+
+
+def _give_up(campaign: Campaign, form: FormData, person: str, word: str) -> str:
+    """Skips, fails or releases the row whose button was pressed, if one was."""
+    row = _text(form, word)
+    if row and word == "release":
+        campaign.release(row, person=person)
+    elif row:
+        getattr(campaign, word)(row, person=person, note=_text(form, f"note {row}") or None)
+    return row
 
 
 def _upload(request: Request, campaign: Campaign, *, tell_them: bool) -> Response:
