@@ -219,6 +219,16 @@ def test_a_correction_supersedes_and_the_history_keeps_both(campaign, clock, tmp
     assert everything["supersedes"].to_pylist() == [None, first, second]
 
 
+def test_who_told_a_label_that_others_corrected_does_not_tell_it_again(campaign):
+    [row] = ids(campaign.ask(1, person="ann"))
+    campaign.tell(row, 3.5, person="ann")
+    campaign.correct(row, 3.9, person="bob")
+    assert campaign.tell(row, 3.9, person="ann").outcome == "known"
+    with pytest.raises(UserError, match=r"has the y 3\.9 already"):
+        campaign.tell(row, 3.5, person="ann")
+    assert entries(campaign) == 2
+
+
 def test_there_must_be_something_to_correct(campaign):
     [row] = ids(campaign.ask(1, person="ann"))
     with pytest.raises(UserError, match="no label of 'y' to correct"):

@@ -7,10 +7,11 @@ PostgreSQL by ``FOR UPDATE``. If it meets another that waits for it in turn, it 
 import os
 import random
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, Operationa
 from sqlalchemy.sql import column
 
 from ncprior.errors import UserError
+
+if sys.platform != "win32":
+    import fcntl
 
 DEFAULT = "sqlite:///campaign.db"
 REVISION = "0001"
@@ -74,12 +78,27 @@ class Database:
 
         The function may run more than once, so it must do nothing but read and write the database.
         """
-        with self._writer if self.is_sqlite else nullcontext():
+        with self._turn() if self.is_sqlite else nullcontext():
             return self._again(change, {"ncprior_write": True})
 
     def close(self) -> None:
         """Gives all connections back."""
         self.engine.dispose()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Waits in line with the other threads and processes that write the file.
+
+        SQLite itself lets waiting processes try again now and then, and some may never get through. The lock of a file
+        beside it has a queue; it ends with its process, however that ends, and keeps nobody from the data.
+        """
+        with self._writer, ExitStack() as opened:
+            if sys.platform != "win32":
+                with suppress(OSError):  # a folder or a file system without such locks: SQLite's own will do
+                    line = os.open(f"{self.url.database}-line", os.O_RDWR | os.O_CREAT, 0o666)
+                    opened.callback(os.close, line)
+                    fcntl.flock(line, fcntl.LOCK_EX)
+            yield
 
     def _again(self, run: Callable[[Connection], Result], options: dict[str, Any]) -> Result:
         if self.is_sqlite is False and not options:
@@ -126,7 +145,8 @@ class Database:
 
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-        with self.engine.connect().execution_options(ncprior_write=True) as connection, connection.begin():
+        options = {"ncprior_write": True}
+        with self.engine.connect().execution_options(**options) as connection, connection.begin():
             if not self.is_sqlite:
                 connection.execute(text("SELECT pg_advisory_xact_lock(738211)"))  # one process changes tables at a time
             if _revision(connection) != REVISION:

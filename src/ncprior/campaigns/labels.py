@@ -74,10 +74,13 @@ def tell(connection: Connection, at: Place, telling: Telling, row: tuple[Inputs,
         raise UserError(f"row {telling.id!r:.80} is not in the pool; to tell it all the same, give its inputs")
     before = current(connection, touched.id)
     own = _newest_lease(connection, touched.id, at.person)
+    by_me = (label.c.item == touched.id, label.c.person == at.person.id)
+    own_targets = set(connection.execute(select(label.c.target).where(*by_me)).scalars())
     told = []
     for target, value in telling.values.items():
         there = [one for one in before if one.target == target]
-        if _is_new(at, telling.id, target, value, there, own is not None):
+        wanted = own is not None or len({one.person for one in there}) < at.spec.replicates
+        if _is_new(at, telling, target, there, wanted=wanted and target not in own_targets):
             told.append(_add(connection, at, touched, (target, value), telling, lease_id=own.id if own else None))
     missing = _settle(connection, at, touched, again=bool(told))
     return Told(telling.id, "new" if told else "known", missing, leases.unseen(connection, at.campaign, at.person))
@@ -180,18 +183,18 @@ def _same_key(connection: Connection, at: Place, telling: Telling) -> Told | Non
     return Told(telling.id, "known", missing, leases.unseen(connection, at.campaign, at.person))
 
 
-def _is_new(at: Place, key: str, target: str, value: float, there: Sequence[Row[Any]], asked: bool) -> bool:
+def _is_new(at: Place, telling: Telling, target: str, there: Sequence[Row[Any]], *, wanted: bool) -> bool:
     """Whether a value is a label that is not there yet.
 
     Raises:
-        UserError: If the row has another value, and this one is neither late nor wanted as a replicate.
+        UserError: If the row has another value, and this one is not ``wanted``, as a late one or a replicate.
     """
-    own = [one for one in there if one.person == at.person.id]
-    if not own and (not there or asked or len({one.person for one in there}) < at.spec.replicates):
+    if not there or wanted:
         return True
-    if any(one.value == value for one in own or there):
+    key, value = telling.id, telling.values[target]
+    if any(one.value == value for one in there):
         return False
-    old = (own or there)[-1]
+    old = ([one for one in there if one.person == at.person.id] or list(there))[-1]
     raise UserError(
         f"row {key!r:.80} has the {target} {old.value:g} already, told by {old.teller} on {old.told_at:%Y-%m-%d}; to "
         f"change it: ncprior campaign correct {at.name} --id {key!s:.80} --value {value:g} --person {at.person.name}"
