@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-torch lint coverage docs wheel test-lowest bench lock clean
+.PHONY: demo test test-torch lint coverage docs wheel test-lowest bench test-campaigns-load lock clean
 
 demo: $(VENV)/installed  ## Install, run the toy experiment in a quick version, say where the report is
 	rm -rf runs/demo
@@ -48,6 +48,14 @@ test-lowest: ## The tests with the oldest dependencies that pyproject.toml allow
 
 bench: $(VENV)/tested  ## Speed as ratios of what the machine can do; a table and bench.json
 	$(BIN)/python -m benchmarks.speed --out bench.json
+
+test-campaigns-load: $(VENV)/tested  ## Campaigns under load, with kills and a full disk, on both databases
+	for storage in sqlite postgresql; do \
+	  $(BIN)/python -m benchmarks.campaigns load --storage $$storage && \
+	  $(BIN)/python -m benchmarks.campaigns kill --storage $$storage || exit 1; \
+	done
+	$(BIN)/python -m benchmarks.campaigns speed
+	test "$$(id -u)" != 0 || $(BIN)/python -m benchmarks.campaigns disk
 
 # The exact versions that these commands install. Package indexes differ from machine to machine, so the file holds
 # names and versions only.

@@ -24,6 +24,7 @@ API = {
     "ncprior.tables": "The estimator for tables, and what it is made of.",
     "ncprior.torch": "NCP for PyTorch modules; all names of use are in `ncprior.torch` itself.",
     "ncprior.data": "Data sets, people's tables, and their encoding.",
+    "ncprior.campaigns": "Label campaigns: storage, leases, labels, audits, worker.",
 }
 """The folders of the API reference, and what is in them."""
 
