@@ -1,14 +1,19 @@
 """The page and the JSON interface: who gets in, and what they can do there."""
 
+import importlib.util
 import io
 import json
 import re
+import threading
+import time
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
 
 from ncprior.campaigns import Campaign, people
@@ -378,3 +383,22 @@ def test_who_holds_a_row_sees_neither_its_prediction_nor_other_labels(site, clie
     page = client("ann").get(f"/c/first/row?id={held.id}")
     assert "Hidden until the row is told" in page.text
     site.campaign.release(held.id, person="ann")
+
+
+def test_the_robot_of_the_docs_asks_measures_and_tells(site):
+    example = Path(__file__).parent.parent / "examples" / "campaign_robot.py"
+    robot = importlib.util.module_from_spec(spec := importlib.util.spec_from_file_location("robot", example))
+    spec.loader.exec_module(robot)
+    server = uvicorn.Server(uvicorn.Config(site.app, port=0, log_level="error", ws="none", lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    address = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    before = site.campaign.status().labelled
+    robot.work(address, "first", site.tokens["olga"], lambda inputs: 2 * inputs["x"], 3)
+    assert site.campaign.status().labelled == before + 3
+    with pytest.raises(RuntimeError, match="there is no campaign"):
+        robot.work(address, "other", site.tokens["olga"], lambda _: 0.0, 1)
+    server.should_exit = True
+    thread.join()

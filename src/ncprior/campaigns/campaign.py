@@ -49,6 +49,7 @@ class Campaign:
         self.id: int = row.id
         self.name: str = row.name
         self._refilling = threading.Lock()
+        self._reserve = False  # whether the queue is known to have random rows enough
         self._read(row)
 
     def _read(self, row: Row[Any]) -> None:
@@ -145,19 +146,29 @@ class Campaign:
         """
         if not 1 <= n <= MOST:
             raise UserError(f"-n {n}: ask for 1 to {MOST:,} rows")
-        self.refresh()
         self.pool.check(self.name)
-        length = duration(lease or self.spec.lease) if not isinstance(lease, timedelta) else lease
-        if self.database.read(lambda connection: queue.left(connection, self.id, "random")) < n + queue.LOW:
+        if not self._reserve:
             self._refill(n)
         now = self.now()
 
-        def claim(connection: Connection) -> Asked:
-            self._check_open(connection)
+        def claim(connection: Connection) -> Asked | None:
+            row = _row(connection, self.name)
+            if row is None or not self._is_current(row):
+                return None
+            if row.status != "open":
+                what = f"campaign {self.name!r} is closed"
+                raise UserError(f"{what}; ncprior campaign change {self.name} --reopen opens it")
+            length = duration(lease or self.spec.lease) if not isinstance(lease, timedelta) else lease
             who = people.labeller(connection, person, now)
-            return leases.claim(connection, self.id, self.spec, Claim(who, n, now + length), now)
+            asked = leases.claim(connection, self.id, self.spec, Claim(who, n, now + length), now)
+            self._reserve = queue.left(connection, self.id, "random") >= n + queue.LOW
+            return asked
 
-        return self.database.write(claim)
+        asked = self.database.write(claim)
+        if asked is None:  # others have changed the rules or the pool meanwhile
+            self.refresh()
+            return self.ask(n, person=person, lease=lease)
+        return asked
 
     def held(self, person: str) -> list[AskedRow]:
         """The rows that are out with a person."""
@@ -194,11 +205,20 @@ class Campaign:
         Raises:
             UserError: If the row has another value already: see `correct`.
         """
-        telling = Telling(id, self._values(value), note, key)
-        row = self._untouched(id, inputs)
-        return self.database.write(
-            lambda connection: labels.tell(connection, self._place(connection, person), telling, row)
-        )
+        telling = Telling(_checked_id(id), self._values(value), note, key, inputs)
+
+        def write(row: tuple[Inputs, bool] | None) -> Told | None:
+            return self.database.write(
+                lambda connection: labels.tell(connection, self._place(connection, person), telling, row)
+            )
+
+        told = write(None)
+        if told is None:  # nobody has touched the row so far
+            row = self._untouched_rows([telling])[id]
+            told = None if row is None else write(row)
+        if told is None:
+            raise UserError(f"row {id!r:.80} is not in the pool; to tell it all the same, give its inputs")
+        return told
 
     def tell_rows(self, results: Sequence[Telling], *, person: str, preview: bool = False) -> list[Outcome]:
         """Tells many labels at once.
@@ -316,11 +336,17 @@ class Campaign:
         row = self.database.read(lambda connection: _row(connection, self.name))
         if row is None:
             raise UserError(f"campaign {self.name!r} is gone from {self.database.name}")
-        if (row.spec, row.pool, row.pool_digest) != (self.spec.to_json(), str(self.pool.path), self.pool.digest):
+        if not self._is_current(row):
             if (row.pool, row.pool_digest) == (str(self.pool.path), self.pool.digest):
                 self.spec = Spec.from_json(row.spec)
             else:
                 self._read(row)
+            self._reserve = False
+
+    def _is_current(self, row: Row[Any]) -> bool:
+        """Whether this is what the database has of the campaign."""
+        known = (self.spec.to_json(), str(self.pool.path), self.pool.digest)
+        return (row.spec, row.pool, row.pool_digest) == known
 
     def _values(self, value: float | Mapping[str, float]) -> dict[str, float]:
         if isinstance(value, Mapping):
@@ -332,17 +358,6 @@ class Campaign:
     def _place(self, connection: Connection, person: str) -> Place:
         now = self.now()
         return Place(self.id, self.name, self.spec, people.labeller(connection, person, now), now)
-
-    def _check_open(self, connection: Connection) -> None:
-        row = _row(connection, self.name)
-        if row is not None and row.status != "open":
-            raise UserError(f"campaign {self.name!r} is closed; ncprior campaign change {self.name} --reopen opens it")
-
-    def _untouched(self, id: str, inputs: Mapping[str, object] | None = None) -> tuple[Inputs, bool] | None:
-        """The inputs of a row that was never touched, and whether it is in the pool; None if it was touched."""
-        if not 0 < len(id) <= 1_000 or "\0" in id:
-            raise UserError("the id of a row must have 1 to 1,000 characters")
-        return self._untouched_rows([Telling(id, {}, inputs=inputs)])[id]
 
     def _untouched_rows(self, results: Sequence[Telling]) -> dict[str, tuple[Inputs, bool] | None]:
         ids = [one.id for one in results]
@@ -368,7 +383,7 @@ class Campaign:
         return rows
 
     def _give_up(self, id: str, state: str, person: str, note: str | None) -> list[str]:
-        row = self._untouched(id)
+        row = self._untouched_rows([Telling(_checked_id(id), {})])[id]
 
         def change(connection: Connection) -> list[str]:
             at = self._place(connection, person)
@@ -393,6 +408,12 @@ def campaign_names(database: Database) -> list[str]:
     """All campaigns of a storage."""
     query = select(campaign.c.name).order_by(campaign.c.name)
     return database.read(lambda connection: list(connection.execute(query).scalars()))
+
+
+def _checked_id(id: str) -> str:
+    if not 0 < len(id) <= 1_000 or "\0" in id:
+        raise UserError("the id of a row must have 1 to 1,000 characters")
+    return id
 
 
 def _row(connection: Connection, name: str) -> Row[Any] | None:

@@ -51,17 +51,20 @@ class Place(NamedTuple):
     now: datetime
 
 
-def tell(connection: Connection, at: Place, telling: Telling, row: tuple[Inputs, bool] | None) -> Told:
+def tell(connection: Connection, at: Place, telling: Telling, row: tuple[Inputs, bool] | None) -> Told | None:
     """Adds the labels of a row.
 
     Args:
         connection: In a transaction.
         at: Where, who and when.
         telling: The values.
-        row: The inputs of the row and whether it is in the pool; None if it must have been touched before.
+        row: The inputs of the row and whether it is in the pool; None if they are not known.
+
+    Returns:
+        What became of it; None if the row was never touched, and its inputs are not known.
 
     Raises:
-        UserError: If the row is unknown, or has other values already.
+        UserError: If the row has other values already.
     """
     check_texts(telling.note, telling.key)
     if (known := _same_key(connection, at, telling)) is not None:
@@ -71,7 +74,7 @@ def tell(connection: Connection, at: Place, telling: Telling, row: tuple[Inputs,
     else:
         touched = leases.new_item(connection, at.campaign, (telling.id, *row))
     if touched is None:
-        raise UserError(f"row {telling.id!r:.80} is not in the pool; to tell it all the same, give its inputs")
+        return None
     before = current(connection, touched.id)
     own = _newest_lease(connection, touched.id, at.person)
     by_me = (label.c.item == touched.id, label.c.person == at.person.id)

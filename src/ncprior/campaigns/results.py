@@ -119,6 +119,8 @@ def tell_each(
         try:
             with connection.begin_nested():
                 told = labels.tell(connection, at, one, rows[one.id])
+                if told is None:
+                    raise UserError(f"row {one.id!r:.80} is not in the pool; to tell it all the same, give its inputs")
             outcomes.append(Outcome(one.id, one.values, told.outcome))
         except UserError as error:
             outcomes.append(Outcome(one.id, one.values, "refused", str(error)))
