@@ -16,9 +16,11 @@ def call(server: str, campaign: str, token: str, word: str, **body: Any) -> Any:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            raise RuntimeError(json.load(error)["error"]) from None
+            if error.code < 500:
+                raise RuntimeError(json.load(error)["error"]) from None
         except OSError:
-            time.sleep(5)
+            pass  # nobody answers
+        time.sleep(5)
 
 
 def work(server: str, campaign: str, token: str, measure: Callable[[dict[str, Any]], float], count: int) -> None:

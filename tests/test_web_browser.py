@@ -104,7 +104,6 @@ def open_page(site, chromium):
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda line: wrong.append(line.text) if "Security Policy" in line.text else None)
-        page.on("requestfailed", lambda failed: wrong.append(failed.url))
         page.on("request", lambda sent: wrong.append(sent.url) if not sent.url.startswith(address) else None)
         if name is not None:
             page.goto("/login")

@@ -19,7 +19,7 @@ from ncprior.campaigns.leases import Asked, AskedRow, Claim
 from ncprior.campaigns.pool import Pool
 from ncprior.campaigns.results import Outcome, Rollback, read_results, tell_each, write_export
 from ncprior.campaigns.schema import campaign, item
-from ncprior.campaigns.spec import Spec, check_name, numbers
+from ncprior.campaigns.spec import Spec, check_name, is_text, numbers
 from ncprior.campaigns.spread import spread_rows
 from ncprior.campaigns.status import Status, status
 from ncprior.campaigns.times import Clock, duration, utc_now
@@ -411,7 +411,7 @@ def campaign_names(database: Database) -> list[str]:
 
 
 def _checked_id(id: str) -> str:
-    if not 0 < len(id) <= 1_000 or "\0" in id:
+    if not id or not is_text(id, 1_000):
         raise UserError("the id of a row must have 1 to 1,000 characters")
     return id
 

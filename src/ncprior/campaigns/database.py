@@ -41,6 +41,10 @@ _ATTEMPTS = 20
 Result = TypeVar("Result")
 
 
+class StorageError(UserError):
+    """The storage cannot do its work now: a full disk, a server that is away."""
+
+
 class Database:
     """A storage, by its URL. Open it once in a process and share it between threads."""
 
@@ -127,7 +131,7 @@ class Database:
         except DBAPIError as error:
             if (line := _explanation(error)) is None:
                 raise
-            raise UserError(f"{self.name}: {line}") from error
+            raise StorageError(f"{self.name}: {line}") from error
 
     def _upgrade(self, create: bool) -> None:
         """Makes the tables, or changes those of an older version."""

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from ncprior.campaigns.spec import is_text
 from ncprior.data import column_values
 from ncprior.errors import UserError
 
@@ -93,8 +94,8 @@ def _value(name: str, value: object, kind: str) -> object:
         raise UserError(f"{what}; give a number, text, true or false, or null")
     text = str(value)
     if kind == "category":
-        if len(text) > _LONGEST_TEXT:
-            raise UserError(f"the value of the input {name!r:.80} has {len(text):,} characters; give a shorter one")
+        if not is_text(text, _LONGEST_TEXT):
+            raise UserError(f"the value of the input {name!r:.80} is too long, or has characters that are no text")
         return text
     try:
         if kind == "date":

@@ -14,7 +14,7 @@ from ncprior.campaigns.people import Person
 from ncprior.campaigns.pool import PoolRow
 from ncprior.campaigns.queue import Entry
 from ncprior.campaigns.schema import item, label, lease, model, person, prediction
-from ncprior.campaigns.spec import Spec
+from ncprior.campaigns.spec import Spec, is_text
 from ncprior.errors import UserError
 
 
@@ -161,8 +161,8 @@ def current_labels() -> Select[Any]:
 
 def check_texts(note: str | None, key: str | None) -> None:
     """Raise if a note or a key is too long to keep."""
-    if note is not None and (len(note) > 2_000 or "\0" in note):
-        raise UserError("a note may have 2,000 characters and no null characters; shorten it")
+    if note is not None and not is_text(note, 2_000):
+        raise UserError("a note may have 2,000 characters, all of them text; shorten it")
     if key is not None and not (0 < len(key) <= 200 and key.isprintable()):
         raise UserError("a key must have 1 to 200 printable characters")
 

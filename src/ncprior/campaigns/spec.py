@@ -85,6 +85,11 @@ def check_name(name: str, what: str = "campaign") -> str:
     return name
 
 
+def is_text(value: str, most: int) -> bool:
+    """Whether a database can hold this text: no null characters, no halves of letters, not too long."""
+    return len(value) <= most and "\0" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
 def numbers(values: Mapping[str, object], targets: Sequence[str], most: float = 1e30) -> dict[str, float]:
     """The values that someone tells, by target.
 

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ncprior.campaigns.campaign import Campaign, campaign_names
+from ncprior.campaigns.database import StorageError
 from ncprior.campaigns.people import Person
 from ncprior.campaigns.plain import plain
 from ncprior.errors import UserError
@@ -111,5 +112,7 @@ _WORDS: dict[Any, str] = {int: "a whole number", str: "text", dict: "an object"}
 def _answered(act: Callable[[], Any]) -> Response:
     try:
         return JSONResponse(plain(act()))
+    except StorageError as error:  # the same may work later
+        return JSONResponse({"error": str(error)}, 503)
     except UserError as error:
         return JSONResponse({"error": str(error)}, 400)

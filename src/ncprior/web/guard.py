@@ -13,13 +13,12 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
-from http.cookies import SimpleCookie
 from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import Request, cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -210,11 +209,7 @@ def _bearer(headers: Headers) -> str | None:
 
 
 def _cookie(headers: Headers, name: str) -> str | None:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
-    except Exception:  # of a cookie that nobody here has set
-        return None
-    return found.value if found is not None else None
+    return cookie_parser(headers.get("cookie", "")).get(name)
 
 
 async def _body(headers: Headers, receive: Receive) -> bytes | None:
