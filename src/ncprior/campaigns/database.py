@@ -148,7 +148,7 @@ class Database:
         from alembic.config import Config
 
         config = Config()
-        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
         options = {"ncprior_write": True}
         with self.engine.connect().execution_options(**options) as connection, connection.begin():
             if not self.is_sqlite:
