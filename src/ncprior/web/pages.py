@@ -68,6 +68,7 @@ def page_routes(campaigns: OpenCampaigns) -> list[Route]:
         who = request.state.person
         detail = campaign.database.read(lambda c: listing.row_detail(c, campaign.id, campaign.spec, key, who))
         if detail is None:
+            campaign.refresh()  # someone may have updated the pool
             campaign.pool.check(campaign.name)
             inputs = listing.pool_row(campaign.pool, key)
             if inputs is None:
