@@ -149,7 +149,6 @@ class Campaign:
         self.pool.check(self.name)
         if not self._reserve:
             self._refill(n)
-        now = self.now()
 
         def claim(connection: Connection) -> Asked | None:
             row = _row(connection, self.name)
@@ -159,8 +158,8 @@ class Campaign:
                 what = f"campaign {self.name!r} is closed"
                 raise UserError(f"{what}; ncprior campaign change {self.name} --reopen opens it")
             length = duration(lease or self.spec.lease) if not isinstance(lease, timedelta) else lease
-            who = people.labeller(connection, person, now)
-            asked = leases.claim(connection, self.id, self.spec, Claim(who, n, now + length), now)
+            who = people.labeller(connection, person, self.now())
+            asked = leases.claim(connection, self.id, self.spec, Claim(who, n, length), self.now)
             self._reserve = queue.left(connection, self.id, "random") >= n + queue.LOW
             return asked
 

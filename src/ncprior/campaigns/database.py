@@ -62,7 +62,7 @@ class Database:
         self.url = _parsed(url or os.environ.get("NCPRIOR_STORAGE") or DEFAULT)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.name = self.url.render_as_string(hide_password=True).replace("+psycopg", "")
-        self._writer = threading.Lock()  # the threads of one process queue here, in order, and not at SQLite's lock
+        self._writer = threading.Lock()  # for threads, where files have no locks with a queue
         if self.is_sqlite:
             _check_file(Path(self.url.database or ""), create)
         self.engine = _engine(self.url)
@@ -93,11 +93,13 @@ class Database:
     def _turn(self) -> Iterator[None]:
         """Waits in line with the other threads and processes that write the file.
 
-        SQLite itself lets waiting processes try again now and then, and some may never get through. The lock of a file
+        SQLite itself lets those who wait try again now and then, and some may never get through. The lock of a file
         beside it has a queue; it ends with its process, however that ends, and keeps nobody from the data.
         """
-        with self._writer, ExitStack() as opened:
-            if sys.platform != "win32":
+        with ExitStack() as opened:
+            if sys.platform == "win32":
+                opened.enter_context(self._writer)
+            else:
                 with suppress(OSError):  # a folder or a file system without such locks: SQLite's own will do
                     line = os.open(f"{self.url.database}-line", os.O_RDWR | os.O_CREAT, 0o666)
                     opened.callback(os.close, line)

@@ -1,7 +1,7 @@
 """Leases: which rows are out with whom, and until when. A row is out with one person at most."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from ncprior.campaigns.inputs import Inputs
 from ncprior.campaigns.people import Person
 from ncprior.campaigns.schema import campaign, item, label, lease, model, person
 from ncprior.campaigns.spec import FIRST_MODEL, Spec
+from ncprior.campaigns.times import Clock
 from ncprior.errors import UserError
 
 
@@ -32,16 +33,16 @@ class Asked(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Who wants how many rows, and until when."""
+    """Who wants how many rows, and for how long."""
 
     person: Person
     rows: int
-    until: datetime
+    length: timedelta
 
 
-def claim(connection: Connection, campaign_id: int, spec: Spec, wanted: Claim, now: datetime) -> Asked:
+def claim(connection: Connection, campaign_id: int, spec: Spec, wanted: Claim, now: Clock) -> Asked:
     """Hands out rows that nobody holds: in the order of the queue, an audit share of them drawn at random."""
-    expire(connection, campaign_id, now)
+    expire(connection, campaign_id, now())
     notices = unseen(connection, campaign_id, wanted.person)
     count = _within_budget(connection, campaign_id, spec, wanted.rows)
     newest = newest_model(connection, campaign_id)
@@ -68,9 +69,7 @@ def claim(connection: Connection, campaign_id: int, spec: Spec, wanted: Claim, n
 class _Taker:
     """Takes rows from the queue and leases them."""
 
-    def __init__(
-        self, connection: Connection, campaign_id: int, wanted: Claim, newest: int | None, now: datetime
-    ) -> None:
+    def __init__(self, connection: Connection, campaign_id: int, wanted: Claim, newest: int | None, now: Clock) -> None:
         self.connection, self.campaign_id, self.wanted, self.newest, self.now = (
             connection, campaign_id, wanted, newest, now,
         )  # fmt: skip
@@ -104,13 +103,15 @@ class _Taker:
                     count -= 1
 
     def _lease(self, row: Row[Any], audit: bool) -> None:
+        asked_at = self.now()  # of this moment, when the row is locked: after the end of any lease before
+        until = asked_at + self.wanted.length
         self.connection.execute(
             insert(lease).values(
                 campaign=self.campaign_id, item=row.id, person=self.wanted.person.id, model=self.newest, audit=audit,
-                asked_at=self.now, expires_at=self.wanted.until, unseen=False,
+                asked_at=asked_at, expires_at=until, unseen=False,
             )
         )  # fmt: skip
-        self.rows.append(AskedRow(row.row_key, row.inputs, self.wanted.until))
+        self.rows.append(AskedRow(row.row_key, row.inputs, until))
 
 
 def _ensure_items(connection: Connection, campaign_id: int, rows: Sequence[tuple[str, Inputs, bool]]) -> None:
