@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ncprior.cli.main import main
-from ncprior.data import table_files
+from ncprior.data import frames, table_files
 from ncprior.data.column_types import check_held, csv_table, plain, python_rows
 from ncprior.data.encoding import Encoder
 from ncprior.data.labelled import check_inputs, read_targets
@@ -114,7 +114,7 @@ def test_inputs_of_every_type_are_used_or_refused(kind):
         for check in (Encoder.fit, check_inputs):
             assert "column 'x' holds " in refusal(check, table)
         return
-    check_inputs(table_files.as_table(table))
+    check_inputs(frames.as_table(table))
     encoder = Encoder.fit(table)
     assert encoder.columns[0].kind == becomes
     assert np.isfinite(encoder.transform(table)).all()
@@ -126,7 +126,7 @@ def test_inputs_of_every_type_are_used_or_refused(kind):
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_targets_of_every_type_are_used_or_refused(kind):
-    table = table_files.as_table(column_of(kind))
+    table = frames.as_table(column_of(kind))
     said = refusal(read_targets, table, ["x"])
     becomes = TYPES[kind][1]
     if becomes in (NUMBERS, FLAG) or kind in ("string_view", "runs of views", "dictionary of int64"):

@@ -130,6 +130,14 @@ def test_rows_without_a_target_are_left_out(tmp_path):
     assert (np.diff(some.targets) > 0).all()
 
 
+def test_counters_without_a_name_are_left_out(tmp_path):
+    path = write(tmp_path / "t.csv", **{"": range(30), "a": range(30), "y": range(30)})
+    data = labelled.load(path, "y")
+    assert data.inputs.column_names == ["a"]
+    assert data.left_out == ("unnamed 1",)
+    assert labelled.load(path, "y", ["unnamed 1"]).inputs.column_names == ["unnamed 1"]
+
+
 def test_a_target_of_true_and_false(tmp_path):
     path = write(tmp_path / "t.csv", a=range(30), y=["true", "false"] * 15)
     np.testing.assert_array_equal(labelled.load(path, "y").targets, [1, 0] * 15)
@@ -163,7 +171,7 @@ def test_a_fingerprint_tells_changed_contents(tmp_path):
     assert labelled.fingerprint(path) != before
 
 
-@pytest.mark.parametrize("value", [" 1.5 ", "1_000", "much"])
+@pytest.mark.parametrize("value", ["1_000", "much"])
 def test_text_among_targets_is_named(value):
     for values in (pa.array(["1", None, value]), pa.array(["1", None, value]).dictionary_encode()):
         with pytest.raises(UserError, match=f"text '{value}' in the target 'y', row 3; a target must be numbers"):

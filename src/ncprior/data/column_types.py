@@ -83,7 +83,7 @@ def csv_table(table: pa.Table) -> pa.Table:
 
 def check_held(file: Path, schema: pa.Schema) -> None:
     """Raise if a column could not be written to a CSV or Parquet file of this name."""
-    csv = file.suffix.lower() == ".csv"
+    csv = file.suffix.lower() != ".parquet"
     held: dict[pa.DataType, bool] = {}
     for name, type_ in zip(schema.names, schema.types, strict=True):
         if type_ not in held:

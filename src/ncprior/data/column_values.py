@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ncprior.data import cell_numbers, cells
 from ncprior.errors import UserError
 
 Kind = Literal["number", "flag", "category", "date"]
@@ -193,6 +194,25 @@ def _require(name: str, column: pa.ChunkedArray, kinds: Sequence[str], trained: 
         raise UserError(f"column {name!r} holds {_WORDS[kind]}, but was {_WORDS[trained]} in training; give those")
 
 
+def as_written(name: str, text: pa.ChunkedArray, kind: str) -> pa.ChunkedArray | None:
+    """Text read as people mean it, such as 379.4 K; None if it is not of this kind. A bound is what it says."""
+    reading = cells.infer(name, text.drop_null().unique().to_pylist())
+    if reading is None or reading.kind != kind:
+        return None
+    try:
+        values = cells.read(text, reading)
+    except pa.ArrowInvalid:
+        return None
+    return cell_numbers.plain_number(values) if reading.bounds else values
+
+
+def bounds_in(column: pa.ChunkedArray) -> np.ndarray:
+    """Where a column has numbers such as <0.05."""
+    if not _is_text(column.type):
+        return np.zeros(len(column), bool)
+    return cell_numbers.is_bound(pc.utf8_trim_whitespace(column)).to_numpy().astype(bool, copy=False)
+
+
 def _parsed(
     name: str, column: pa.ChunkedArray, types: Sequence[pa.DataType], first_row: int, trained: str
 ) -> pa.ChunkedArray:
@@ -200,6 +220,8 @@ def _parsed(
     for type_ in types:
         if _reads_as(column, type_):
             return column.cast(type_)
+    if (meant := as_written(name, column, trained)) is not None:
+        return meant
     row = max(first_unread(column, type_) or 0 for type_ in types)
     where = f"text {column[row].as_py()!r:.80} in column {name!r}, row {first_row + row}"
     raise UserError(f"{where}, which was {_WORDS[trained]} in training; mend it or mark it as missing")

@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ncprior.data import column_values, table_files
+from ncprior.data import column_values
+from ncprior.data.formats.text_columns import habits, written
+from ncprior.data.frames import as_table
 from ncprior.errors import UserError
 from ncprior.schema import Length, Range, conform
 
@@ -38,7 +40,9 @@ class Column:
 
     `kind` is ``number``, ``flag``, ``category``, ``date`` or ``left out``, and `treatment` says the same in words.
     `parts` are what varies: the ``value`` of a number or flag, the ``trend`` of a date, and its cycles. `values` have
-    columns of their own in a one-hot code and `others` share one. `missing` is whether training rows had no value.
+    columns of their own in a one-hot code and `others` share one. `missing` is whether training rows had no value, and
+    `bounds` whether some were only known to lie below or above what was written. `unit` is that of its numbers, if the
+    table told it.
     """
 
     name: str
@@ -50,8 +54,12 @@ class Column:
     values: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     missing: bool = False
+    bounds: bool = False
+    unit: str = ""
 
     def __post_init__(self) -> None:
+        if self.bounds and self.kind != "number":
+            raise UserError(f"column {self.name!r:.80} is a {self.kind} and cannot have bounds")
         possible = {"number": ("value",), "flag": ("value",), "date": ("trend", *_CYCLES)}.get(self.kind, ())
         if self.parts != tuple(part for part in possible if part in self.parts):
             raise UserError(f"column {self.name!r:.80} is a {self.kind} and cannot have these parts")
@@ -78,7 +86,9 @@ class Column:
             else:
                 name = self.name if part == "value" else f"{self.name} {part}"
                 groups.append(("flag" if self.kind == "flag" else "number", (name,)))
-        return (*groups, *((("flag", (f"{self.name} missing",)),) if self.missing and self.kind != "left out" else ()))
+        flags = ["is a bound"] if self.bounds else []
+        flags += ["missing"] if self.missing and self.kind != "left out" else []
+        return (*groups, *(("flag", (f"{self.name} {flag}",)) for flag in flags))
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,10 @@ class Encoder:
     """
 
     columns: Annotated[tuple[Column, ...], Length(0, _MOST_COLUMNS)]
+    decimal: Literal["", ".", ","] = ""
+    """The decimal sign in the text of the training table, and"""
+    dates: Literal["", "dmy", "mdy"] = ""
+    """what came first in its dates, for other files that leave it open."""
 
     def __post_init__(self) -> None:
         if len({column.name for column in self.columns}) < len(self.columns):
@@ -107,13 +121,13 @@ class Encoder:
         At most `most_categories` values of a category have columns of their own: if there are more, the rarest share
         one. Constant columns, empty ones, and text that hardly ever repeats are left out.
         """
-        table = table_files.as_table(table)
+        table = as_table(table)
         if most_categories < 2:
             raise UserError(f"most_categories is {most_categories}; a category needs at least 2")
         if not table.num_rows:
             raise UserError("the table has no rows; give at least one to learn from")
-        columns = zip(table.column_names, table.columns, strict=True)
-        return cls(tuple(_fit(name, values, most_categories) for name, values in columns))
+        columns = zip(table.schema, table.columns, strict=True)
+        return cls(tuple(_fit(field, values, most_categories) for field, values in columns), *habits(table.schema))
 
     def refit(self, table: pa.Table, rows: np.ndarray) -> "Refitted":
         """Fit centres, scales and values to some rows of the table, and keep the columns of the matrix.
@@ -129,7 +143,7 @@ class Encoder:
                 unseen += [start + position for position in lacking]
             columns.append(column)
             start += width
-        return Refitted(Encoder(tuple(columns)), unseen)
+        return Refitted(dataclasses.replace(self, columns=tuple(columns)), unseen)
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -158,7 +172,7 @@ class Encoder:
         Columns that were left out need not be there, and further columns are ignored. Errors count rows from
         `first_row`, which is for tables that are a piece of a larger one.
         """
-        table = table_files.as_table(table)
+        table = as_table(table)
         used = [column for column in self.columns if column.kind != "left out"]
         values = dict(zip(table.column_names, table.columns, strict=True))
         if absent := [column.name for column in used if column.name not in values]:
@@ -168,6 +182,7 @@ class Encoder:
         matrix = np.zeros((table.num_rows, self.width), np.float32)
         start = 0
         for column in used:
+            _check_unit(column, table.schema.field(column.name))
             width = sum(len(names) for _, names in column.layout)
             unexpected = _encode(column, values[column.name], matrix[:, start : start + width], first_row)
             matrix[unexpected, -1] = 1
@@ -176,7 +191,8 @@ class Encoder:
 
     def to_json(self) -> dict[str, object]:
         """The encoder as plain JSON values."""
-        return {"columns": [_plain(dataclasses.asdict(column)) for column in self.columns]}
+        columns = [_plain(dataclasses.asdict(column)) for column in self.columns]
+        return {"columns": columns, "decimal": self.decimal, "dates": self.dates}
 
     @classmethod
     def from_json(cls, saved: object) -> "Encoder":
@@ -207,9 +223,10 @@ def _plain(values: Mapping[str, object]) -> dict[str, object]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
-def _fit(name: str, values: pa.ChunkedArray, most_categories: int) -> Column:
+def _fit(field: pa.Field, values: pa.ChunkedArray, most_categories: int) -> Column:
     """Choose the encoding of one column."""
-    kind = column_values.kind_of(name, values.type)
+    name, about = field.name, written(field)
+    kind = "number" if about.bounds else column_values.kind_of(name, values.type)
     if kind == "category":
         return _fit_category(name, column_values.text(name, values), most_categories)
     measured, missing = _measured(name, kind, values, 1)
@@ -218,7 +235,8 @@ def _fit(name: str, values: pa.ChunkedArray, most_categories: int) -> Column:
         return Column(name, "left out", "left out: no values")
     there = {part: of[~missing] for part, of in measured.items()}
     parts = tuple(part for part, of in there.items() if of.min() < of.max())
-    if not parts and not count:
+    bounds = column_values.bounds_in(values)
+    if not parts and not count and len(set(bounds)) < 2:
         return Column(name, "left out", "left out: constant")
     centre, scale = (0.0, 1.0) if kind == "flag" else _centre_and_scale(next(iter(there.values())))
     treatment = {
@@ -226,7 +244,19 @@ def _fit(name: str, values: pa.ChunkedArray, most_categories: int) -> Column:
         "flag": "true or false" if parts else "true or false, always the same",
         "date": f"date as {', '.join(parts)}" if parts else "date, always the same",
     }[kind]
-    return Column(name, kind, treatment + _share_missing(count, len(missing)), parts, centre, scale, missing=count > 0)
+    treatment += _share(count, len(missing), "missing") + _share(int(bounds.sum()), len(missing), "bounds such as <1")
+    treatment += f" ({about.note})" if about.note else ""
+    return Column(
+        name,
+        kind,
+        treatment,
+        parts,
+        centre,
+        scale,
+        missing=count > 0,
+        bounds=about.bounds and bool(bounds.any()),
+        unit=about.unit,
+    )
 
 
 def _fit_category(name: str, text: pa.ChunkedArray, most_categories: int) -> Column:
@@ -247,7 +277,7 @@ def _fit_category(name: str, text: pa.ChunkedArray, most_categories: int) -> Col
     own = len(ranked) if len(ranked) <= most_categories else most_categories - 1
     treatment = f"category with {len(ranked)} value{'s' if len(ranked) > 1 else ''}"
     treatment += f", of which the rarest {len(ranked) - own} count as one" if own < len(ranked) else ""
-    treatment += _share_missing(count, len(text))
+    treatment += _share(count, len(text), "missing")
     return Column(name, "category", treatment, values=ranked[:own], others=ranked[own:], missing=count > 0)
 
 
@@ -265,6 +295,7 @@ def _refit(column: Column, values: pa.ChunkedArray, width: int) -> tuple[Column,
         return dataclasses.replace(column, others=others or column.others), lacking
     measured, missing = _measured(column.name, column.kind, values, 1)
     flags = [width - 1] if column.missing and not missing.any() else []
+    flags += [width - 1 - column.missing] if column.bounds and not column_values.bounds_in(values).any() else []
     if missing.all():
         return dataclasses.replace(column, centre=0.0, scale=1.0), [*range(width - 1), *flags]
     there = next(iter(measured.values()))[~missing]
@@ -272,11 +303,18 @@ def _refit(column: Column, values: pa.ChunkedArray, width: int) -> tuple[Column,
     return dataclasses.replace(column, centre=centre, scale=scale), flags
 
 
-def _share_missing(count: int, rows: int) -> str:
-    """How much is missing, as text for a treatment."""
+def _share(count: int, rows: int, what: str) -> str:
+    """How many are missing or bounds, as text for a treatment."""
     if not count:
         return ""
-    return f", {100 * count / rows:.0f}% missing" if 200 * count >= rows else ", under 1% missing"
+    return f", {100 * count / rows:.0f}% {what}" if 200 * count >= rows else f", under 1% {what}"
+
+
+def _check_unit(column: Column, field: pa.Field) -> None:
+    """Raise if numbers are in another unit than in training; where one of the two is not known, it is the same."""
+    unit = written(field).unit
+    if unit and column.unit and unit != column.unit:
+        raise UserError(f"column {column.name!r} is in {unit}, but was in {column.unit} in training; convert it")
 
 
 def _measured(
@@ -318,11 +356,15 @@ def _encode(column: Column, values: pa.ChunkedArray, out: np.ndarray, first_row:
         else:
             filled.append(_compressed(measured[part], column.centre, column.scale))
     any_missing = missing.any()
+    bounds = column_values.bounds_in(values)
+    if column.bounds:
+        filled.append(bounds)
     for i, part_values in enumerate(filled):
         out[:, i] = np.where(missing, 0, part_values) if any_missing else part_values
     if column.missing:
         out[:, -1] = missing
-    return np.zeros_like(missing) if column.missing else missing
+    new = np.zeros_like(missing) if column.missing else missing
+    return new if column.bounds else new | bounds
 
 
 def _centre_and_scale(numbers: np.ndarray) -> tuple[float, float]:

@@ -9,6 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from ncprior.data import column_values, table_files
+from ncprior.data.formats.dialect import DialectOptions
+from ncprior.data.formats.text_columns import written
+from ncprior.data.inspection import row_counters
 from ncprior.errors import UserError
 
 FEWEST = 20
@@ -25,6 +28,7 @@ class Labelled(NamedTuple):
     targets: np.ndarray
     beside: pa.Table  # columns that are not inputs but say how to split, such as a date
     dropped: int  # rows that were left out, as their target is missing
+    left_out: tuple[str, ...] = ()  # columns without a name that only count the rows
 
     def take(self, rows: np.ndarray) -> tuple[pa.Table, np.ndarray]:
         """Inputs and targets of these rows alone."""
@@ -38,6 +42,7 @@ def load(
     *,
     beside: Sequence[str] = (),
     rows: int | None = None,
+    options: DialectOptions = table_files.PLAIN,
 ) -> Labelled:
     """Reads the rows that have a target.
 
@@ -47,16 +52,17 @@ def load(
         inputs: The columns to predict it from; without it, all others.
         beside: Columns that are wanted for other purposes, inputs or not.
         rows: The most rows to keep, drawn at random but always the same ones, in their order; all without it.
+        options: What is known about the dialect of text files.
     """
     if inputs is not None and target in inputs:
         raise UserError(f"column {target!r} is the target and cannot be an input as well; take it out of the inputs")
     columns = None if inputs is None else list(dict.fromkeys([*inputs, *beside, target]))
-    table = table_files.read(path, columns)
+    table = table_files.read(path, columns, options=options)
     # Wanted columns that are not there get the same message, with the names that come close, as they do in a file.
     there_are = set(table.column_names)
     for name in (target, *beside):
         if name not in there_are:
-            table_files.read(path, [name])
+            table_files.read(path, [name], options=options)
     truth, labelled = read_targets(table, [target])
     check_inputs(table)  # here, where rows still have the numbers that they have in the file
     values, there = truth[:, 0], np.flatnonzero(labelled)
@@ -70,10 +76,12 @@ def load(
             raise UserError(f"at most {rows} rows are to be used; at least {FEWEST} are needed")
         there = np.sort(np.random.default_rng(0).choice(there, rows, replace=False))
     kept = table.take(pa.array(there)) if len(there) < len(values) else table
-    names = [name for name in table.column_names if name != target] if inputs is None else list(inputs)
+    counters = tuple(row_counters(table)) if inputs is None else ()
+    names = [name for name in table.column_names if name != target and name not in counters]
+    names = names if inputs is None else list(inputs)
     if not names:
         raise UserError(f"{path}: no column but the target {target!r}; inputs are needed to predict it from")
-    return Labelled(kept.select(names), values[there], kept.select(list(beside)), dropped)
+    return Labelled(kept.select(names), values[there], kept.select(list(beside)), dropped, counters)
 
 
 def read_targets(table: pa.Table, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -89,7 +97,10 @@ def read_targets(table: pa.Table, targets: Sequence[str]) -> tuple[np.ndarray, n
     for name in targets:
         values = column_values.decoded(name, table[name])
         kind = column_values.kind_of(name, values.type)
-        if kind == "category" and (row := column_values.first_unread(values, pa.float64())) is not None:
+        row = column_values.first_unread(values, pa.float64()) if kind == "category" else None
+        if row is not None and (meant := column_values.as_written(name, values, "number")) is not None:
+            values, row = meant, None
+        if row is not None:
             where = f"text {values[row].as_py()!r:.80} in the target {name!r}, row {row + 1}"
             raise UserError(f"{where}; a target must be numbers: mend it, or leave it empty if missing")
         if kind == "date":
@@ -112,9 +123,9 @@ def check_inputs(table: pa.Table) -> None:
 
     For whole tables: a part of the rows may look like a mistake when all of them do not.
     """
-    for name, values in zip(table.column_names, table.columns, strict=True):
-        kind = column_values.kind_of(name, values.type)
-        if kind == "number":
+    for field, values in zip(table.schema, table.columns, strict=True):
+        name, kind = field.name, column_values.kind_of(field.name, values.type)
+        if kind == "number" or written(field).bounds:
             column_values.numbers(name, values, 1)
         elif kind == "category":
             text = column_values.text(name, values)
@@ -131,7 +142,7 @@ def fingerprint(path: str | Path) -> str:
     whole = hashlib.sha256()
     path = Path(path)
     try:
-        for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file():
                 with file.open("rb") as opened:
                     whole.update(hashlib.file_digest(opened, "sha256").digest())

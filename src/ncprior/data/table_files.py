@@ -1,39 +1,55 @@
-"""Tables of users: read whole or in pieces, converted from other libraries, and written atomically.
+"""Tables of users in files: read whole or in pieces, and written atomically.
 
-A table is a `pyarrow.Table`, whatever it came from. Files are CSV or TSV (plain, .gz or .bz2), Parquet and Arrow
-(also called Feather or IPC), known by their suffix, or a folder of such files of one format.
+A table is a `pyarrow.Table`, whatever it came from. Files are text (CSV, TSV, .txt, .dat, JSON lines; plain, .gz or
+.bz2), Excel workbooks, Parquet and Arrow (also called Feather or IPC), known by their suffix, or a folder of such files
+of one format.
 """
 
 import difflib
-from collections import Counter
+import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
+from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
-from pyarrow.interchange import from_dataframe
 
 from ncprior.data.column_types import csv_table, plain, plain_type
 from ncprior.data.formats import arrow as arrow_files
 from ncprior.data.formats import csv as csv_tables
+from ncprior.data.formats import excel, json_lines, typed
+from ncprior.data.formats.dialect import DialectOptions
+from ncprior.data.frames import check_names, one_line
 from ncprior.errors import UserError
 from ncprior.files import explained, written
 
 FORMATS = {
     **{".csv": "CSV", ".tsv": "TSV", ".parquet": "Parquet", ".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow"},
-    **{".csv.gz": "CSV", ".csv.bz2": "CSV", ".tsv.gz": "TSV", ".tsv.bz2": "TSV"},
+    **{".csv.gz": "CSV", ".csv.bz2": "CSV", ".tsv.gz": "TSV", ".tsv.bz2": "TSV", ".txt": "text", ".dat": "text"},
+    **{".jsonl": "JSON lines", ".ndjson": "JSON lines", ".jsonl.gz": "JSON lines", ".xlsx": "Excel", ".xlsm": "Excel"},
 }
+_TEXT = ("CSV", "TSV", "text")
+_INFERRED = (*_TEXT, "JSON lines", "Excel")
+"""Formats whose types are found from their values."""
+STANDARD = "-"
+"""The name of standard input and output."""
+PLAIN = DialectOptions()
+"""Nothing is known about text files."""
 
 
 def read(
-    path: str | Path, columns: Sequence[str] | None = None, *, schema: Mapping[str, pa.DataType] | None = None
+    path: str | Path,
+    columns: Sequence[str] | None = None,
+    *,
+    schema: Mapping[str, pa.DataType] | None = None,
+    options: DialectOptions = PLAIN,
 ) -> pa.Table:
     """The whole table of a file or folder; the arguments are those of `stream`."""
-    return pa.concat_tables(stream(path, columns, 1 << 20, schema=schema))
+    return pa.concat_tables(stream(path, columns, 1 << 20, schema=schema, options=options))
 
 
 def stream(
@@ -42,24 +58,29 @@ def stream(
     rows: int = 65_536,
     *,
     schema: Mapping[str, pa.DataType] | None = None,
+    options: DialectOptions = PLAIN,
 ) -> Iterator[pa.Table]:
     """The table of a file or folder in pieces of `rows` rows (the last may have fewer), in bounded memory.
 
-    Every piece has the same columns and types. Numbers in CSV are float64, so that 1.5 may come after any count of
-    whole numbers; only whole numbers too large for that, such as identifiers, stay integers. The types of CSV columns
-    come from the first 4 MB of each file, and a later value that does not fit is an error. Of an Arrow file, one batch
-    at a time is in memory, as large as it was written, and one that is damaged is an error before it is used.
+    Every piece has the same columns and types. Text files may be in any dialect and their cells written as people do
+    (see `ncprior.data.formats.dialect` and `ncprior.data.cells`); what can be read in two ways is an error. Numbers in
+    them are float64, so that 1.5 may come after any count of whole numbers; only whole numbers too large for that, such
+    as identifiers, stay integers. The types of their columns come from the first 4 MB of each file, and a later value
+    that does not fit is an error. Of an Arrow file, one batch at a time is in memory, as large as it was written, and
+    one that is damaged is an error before it is used. An Excel sheet is read whole.
 
     Args:
-        path: The file or the folder, whose files follow each other by name.
+        path: The file or the folder, whose files follow each other by name. Folders in it that are called KEY=VALUE
+            add a column KEY, as Hive and Spark write them.
         columns: The columns to read, in this order; without it, all of the first file's.
         rows: The most rows in a piece.
-        schema: Types of CSV columns by name, such as those seen in training. Other formats have types of their own.
+        schema: Types of columns by name, such as those seen in training, for formats that have no types of their own.
+        options: What is known about the dialect of text files.
     """
-    files = _files(Path(path))
-    wanted = _wanted(Path(path), files, columns, schema or {})
+    parts = _parts(Path(path))
+    wanted = _wanted(Path(path), parts, columns, schema or {}, options)
     empty = True
-    for piece in _pieces((table for file in files for table in _blocks(file, wanted, rows)), rows):
+    for piece in _pieces((table for part in parts for table in _blocks(part, wanted, rows, options)), rows):
         empty = False
         yield piece
     if empty:
@@ -67,41 +88,55 @@ def stream(
 
 
 def schema_of(
-    path: str | Path, columns: Sequence[str] | None = None, *, schema: Mapping[str, pa.DataType] | None = None
+    path: str | Path,
+    columns: Sequence[str] | None = None,
+    *,
+    schema: Mapping[str, pa.DataType] | None = None,
+    options: DialectOptions = PLAIN,
 ) -> pa.Schema:
-    """Names and types of the columns that `stream` gives, without reading all rows."""
-    return _wanted(Path(path), _files(Path(path)), columns, schema or {})
+    """Names and types of the columns that `stream` gives, without reading all rows.
 
-
-def as_table(data: object) -> pa.Table:
-    """Convert data to a table; numbers are shared, not copied, where possible.
-
-    Takes Arrow tables and batches, data frames of pandas, polars and others with the Arrow or data frame
-    protocol, dictionaries of columns, lists of rows and 2-D NumPy arrays, whose columns are named x0, x1, and so on.
-
-    >>> as_table([[1.0, 2.0]]).column_names
-    ['x0', 'x1']
+    Columns that can be read in two ways are text here: whether they are wanted is not known yet.
     """
-    try:
-        table = _converted(data)
-    except UserError:
-        raise
-    except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as error:
-        what = f"{type(data).__name__} cannot be read as a table ({_line(error)})"
-        raise UserError(f"{what}; give rows and columns of numbers, text or dates") from error
-    names = [str(name) for name in table.column_names]
-    _check_names("the table", names, ())
-    return plain(table.rename_columns(names))
+    return _wanted(Path(path), _parts(Path(path)), columns, schema or {}, options, strict=False)
+
+
+def dialect_in_words(path: str | Path, options: DialectOptions = PLAIN) -> str:
+    """How a file, or the first of a folder, was read, as one line; nothing if it is as files should be.
+
+    Raises:
+        UserError: If the file cannot be read, or an option is given that means nothing for it.
+    """
+    part = _parts(Path(path))[0]
+    form = _form(part.file) or ""
+    for name, forms in _OPTIONS.items():
+        field = {"sep": "separator", "header-row": "header_row"}.get(name, name)
+        if getattr(options, field) not in (None, "") and form not in forms:
+            raise UserError(f"--{name} is not for {form} files, such as {part.file}; leave it out")
+    with _found(part.file, options):
+        if form in _TEXT:
+            return csv_tables.dialect_of(part.file, options).in_words()
+        return excel.read(part.file, options).in_words() if form == "Excel" else ""
+
+
+_OPTIONS = {
+    **{"sep": _TEXT, "encoding": _TEXT, "header-row": (*_TEXT, "Excel"), "decimal": _INFERRED, "dates": _INFERRED},
+    "sheet": ("Excel",),
+}
+"""Formats for which the options of a dialect mean something."""
 
 
 @contextmanager
 def write(path: str | Path) -> Iterator[Callable[[pa.Table], None]]:
     """Gives a function that appends tables to a new .parquet or .csv file, which appears when all is written.
 
+    The name ``-`` stands for CSV on standard output, which is written as it comes.
+
     After an error, an interruption, or if nothing was appended, there is no new file and an old one stays as it was.
     Meanwhile nobody else can write the file (see `ncprior.files`).
 
     >>> from tempfile import TemporaryDirectory
+    >>> from ncprior.data.frames import as_table
     >>> with TemporaryDirectory() as folder:
     ...     with write(f"{folder}/rows.csv") as append:
     ...         append(as_table({"x": [1.0, 2.0]}))
@@ -109,6 +144,9 @@ def write(path: str | Path) -> Iterator[Callable[[pa.Table], None]]:
     2
     """
     target = Path(path)
+    if str(target) == STANDARD:
+        yield _standard_output()
+        return
     csv = target.suffix.lower() == ".csv"
     if target.is_dir() or not (csv or target.suffix.lower() == ".parquet"):
         raise UserError(f"{target}: cannot be written; choose the name of a .parquet or .csv file")
@@ -138,23 +176,68 @@ def write(path: str | Path) -> Iterator[Callable[[pa.Table], None]]:
                         opened.close()
 
 
-def _files(path: Path) -> list[Path]:
+def _standard_output() -> Callable[[pa.Table], None]:
+    """A function that writes tables to standard output as CSV."""
+    first = True
+
+    def append(table: pa.Table) -> None:
+        nonlocal first
+        sink = pa.BufferOutputStream()
+        pa_csv.write_csv(csv_table(table), sink, pa_csv.WriteOptions(include_header=first))
+        first = False
+        sys.stdout.buffer.write(sink.getvalue())
+
+    return append
+
+
+class _Part(NamedTuple):
+    """A file of a table, and the columns that the names of its folders stand for."""
+
+    file: Path
+    folders: dict[str, str]
+
+
+def _parts(path: Path) -> list[_Part]:
     """The file itself, or the tables in a folder by name."""
-    with _found(path):
+    with _found(path, PLAIN):
         size = path.stat().st_size
         if not path.is_dir():
             if _form(path) is None:
                 raise UserError(f"{path}: unknown kind of file; its name should end in one of {', '.join(FORMATS)}")
             if size == 0:
                 raise UserError(f"{path}: the file is empty; give one with a table in it")
-            return [path]
-        inside = sorted(path.iterdir())
-    files = [file for file in inside if _form(file) and file.name[0] not in "._" and file.is_file()]
-    if not files:
+            return [_Part(path, {})]
+        found = list(_inside(path, {}))
+    if not found:
         raise UserError(f"{path}: no tables in this folder; their names should end in one of {', '.join(FORMATS)}")
-    if len(forms := sorted({_form(file) or "" for file in files})) > 1:
+    if len(forms := sorted({_form(part.file) or "" for part in found})) > 1:
         raise UserError(f"{path}: a folder of {' and '.join(forms)} files; keep files of one kind only")
-    return [one for file in files for one in _files(file)]
+    for part in found:
+        if part.folders.keys() != found[0].folders.keys():
+            raise UserError(f"{part.file}: lies in other folders than {found[0].file}; give all files the same ones")
+    return [_Part(one.file, part.folders) for part in found for one in _parts(part.file)]
+
+
+def _inside(path: Path, folders: dict[str, str]) -> Iterator[_Part]:
+    """The tables in a folder and in those in it that are called KEY=VALUE."""
+    for inside in sorted(path.iterdir()):
+        key, equals, value = inside.name.partition("=")
+        if inside.name[0] in "._":
+            continue
+        if inside.is_dir() and equals and key:
+            yield from _inside(inside, {**folders, unquote(key): unquote(value)})
+        elif inside.is_file() and _is_table(inside):
+            yield _Part(inside, folders)
+
+
+def _is_table(file: Path) -> bool:
+    """Whether a file in a folder is a part of its table: a .txt beside others may be a note."""
+    form = _form(file)
+    return form is not None and (form != "text" or not any(_form(one) not in (None, "text") for one in _beside(file)))
+
+
+def _beside(file: Path) -> list[Path]:
+    return [one for one in file.parent.iterdir() if one.name[0] not in "._"]
 
 
 def _form(file: Path) -> str | None:
@@ -163,55 +246,96 @@ def _form(file: Path) -> str | None:
 
 
 def _wanted(
-    path: Path, files: Sequence[Path], columns: Sequence[str] | None, types: Mapping[str, pa.DataType]
+    path: Path,
+    parts: Sequence[_Part],
+    columns: Sequence[str] | None,
+    types: Mapping[str, pa.DataType],
+    options: DialectOptions,
+    *,
+    strict: bool = True,
 ) -> pa.Schema:
     """The columns to read of all files, in one order and of one type each."""
-    schemas = [_schema(file, columns, types) for file in files]
+    schemas = [_schema(part, columns, types, options, strict=strict) for part in parts]
     names = list(schemas[0].names if columns is None else columns)
-    for file, found in zip(files, schemas, strict=True):
-        _check_names(f"{file}", found.names, names)
-    chosen = [pa.schema([found.field(name) for name in names]) for found in schemas]
-    return _merged(path, chosen, csv=_form(files[0]) in ("CSV", "TSV"))
+    for part, found in zip(parts, schemas, strict=True):
+        check_names(f"{part.file}", found.names, names)
+    chosen = [pa.schema([found.field(name) for name in names], found.metadata) for found in schemas]
+    merged = _merged(path, chosen, inferred=_form(parts[0].file) in _INFERRED)
+    whole = {key: _folder_type(part.folders[key] for part in parts) for key in parts[0].folders if key in names}
+    for key, kind in whole.items():
+        merged = merged.set(names.index(key), pa.field(key, kind))
+    return merged
 
 
-def _schema(file: Path, columns: Sequence[str] | None, types: Mapping[str, pa.DataType]) -> pa.Schema:
+def _schema(
+    part: _Part,
+    columns: Sequence[str] | None,
+    types: Mapping[str, pa.DataType],
+    options: DialectOptions,
+    *,
+    strict: bool,
+) -> pa.Schema:
     """Names and plain types of all columns of a file."""
-    with _found(file):
-        if _form(file) == "Parquet":
+    file, form = part.file, _form(part.file)
+    with _found(file, options):
+        if form == "Parquet":
             found = pq.read_schema(file)
-        elif _form(file) == "Arrow":
+        elif form == "Arrow":
             with arrow_files.opened(file) as arrow:
                 found = arrow.schema
+        elif form == "JSON lines":
+            found = typed.schema(json_lines.first_rows(file), columns, types, options, strict=strict)
+        elif form == "Excel":
+            found = typed.schema(excel.read(file, options).rows, columns, types, options, strict=strict)
         else:
-            found = csv_tables.schema(file, columns, types)
-        return pa.schema([(name, plain_type(kind)) for name, kind in zip(found.names, found.types, strict=True)])
+            found = csv_tables.schema(file, columns, types, options, strict=strict)
+    own = [pa.field(field.name, plain_type(field.type), metadata=field.metadata) for field in found]
+    folders = [pa.field(key, pa.string()) for key in part.folders if key not in found.names]
+    return pa.schema([*own, *folders], metadata=found.metadata if form in _INFERRED else None)
 
 
-def _merged(path: Path, schemas: Sequence[pa.Schema], *, csv: bool) -> pa.Schema:
+def _folder_type(values: Iterable[str]) -> pa.DataType:
+    """The type of a column that the names of folders stand for."""
+    return pa.int64() if all(re.fullmatch(r"-?\d{1,18}", value) for value in values) else pa.string()
+
+
+def _merged(path: Path, schemas: Sequence[pa.Schema], *, inferred: bool) -> pa.Schema:
     """One schema for all files of a folder."""
-    if csv:
+    if inferred:
         return csv_tables.merged(schemas)
     try:
         return pa.unify_schemas(list(schemas), promote_options="permissive")
     except pa.ArrowException as error:
-        raise UserError(f"{path}: its files do not fit together ({_line(error)}); give columns one type") from error
+        raise UserError(f"{path}: its files do not fit together ({one_line(error)}); give columns one type") from error
 
 
-def _blocks(file: Path, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
+def _blocks(part: _Part, schema: pa.Schema, rows: int, options: DialectOptions) -> Iterator[pa.Table]:
     """The wanted columns of one file, block by block, in the wanted types."""
-    names = schema.names
-    with ExitStack() as opened, _found(file):
-        if _form(file) == "Parquet":
+    file, form = part.file, _form(part.file)
+    added = {name: value for name, value in part.folders.items() if name in schema.names}
+    own = pa.schema([field for field in schema if field.name not in added], metadata=schema.metadata)
+    with ExitStack() as opened, _found(file, options):
+        if form == "Parquet":
             parquet = opened.enter_context(pq.ParquetFile(file))
-            batches = parquet.iter_batches(min(rows, 1 << 18), columns=names)
-        elif _form(file) == "Arrow":
-            batches = opened.enter_context(arrow_files.opened(file, names)).batches
+            batches = parquet.iter_batches(min(rows, 1 << 18), columns=own.names)
+        elif form == "Arrow":
+            batches = opened.enter_context(arrow_files.opened(file, own.names)).batches
+        elif form == "JSON lines":
+            batches = opened.enter_context(json_lines.opened(file, own, options))
+        elif form == "Excel":
+            sheet = excel.read(file, options).rows
+            batches = typed.converted(file, [sheet], own, typed.inferred(sheet, options))
         else:
-            batches = opened.enter_context(csv_tables.opened(file, names, dict(zip(names, schema.types, strict=True))))
+            batches = opened.enter_context(csv_tables.opened(file, own.names, own, options))
         for batch in batches:
-            if _form(file) in ("Parquet", "Arrow"):
+            if form in ("Parquet", "Arrow"):
                 arrow_files.check(file, batch)
-            yield plain(pa.Table.from_batches([batch]).select(names)).cast(schema)
+            table = plain(pa.Table.from_batches([batch]).select(own.names)).cast(own)
+            for name, value in added.items():
+                kind = schema.field(name).type
+                constant = pa.repeat(pa.scalar(value).cast(kind), table.num_rows)
+                table = table.append_column(name, constant)
+            yield table.select(schema.names) if added else table
 
 
 def _pieces(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
@@ -226,63 +350,8 @@ def _pieces(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
         yield waiting
 
 
-def _converted(data: object) -> pa.Table:
-    """A table from anything that holds one, its names not yet checked."""
-    if isinstance(data, pa.Table):
-        return data
-    if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
-    if hasattr(data, "columns") and any(base.__module__.partition(".")[0] == "pandas" for base in type(data).__mro__):
-        _check_names("the data frame", [str(name) for name in data.columns], ())
-        return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata(None)
-    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        return pa.table(data)
-    if hasattr(data, "__dataframe__"):
-        return from_dataframe(data)
-    if isinstance(data, Mapping):
-        _check_names("the dictionary", [str(name) for name in data], ())
-        columns = {str(name): values for name, values in data.items()}
-    elif isinstance(data, list | tuple):
-        if not data or not all(isinstance(row, list | tuple | np.ndarray) and len(row) for row in data):
-            raise UserError("a list is read as a table row by row; give a list of rows, each a list of values")
-        if (bad := next((i for i, row in enumerate(data) if len(row) != len(data[0])), None)) is not None:
-            raise UserError(f"row {bad + 1} has {len(data[bad])} values, but row 1 has {len(data[0])}; make them equal")
-        columns = {f"x{i}": values for i, values in enumerate(zip(*data, strict=True))}
-    else:
-        array = data if isinstance(data, np.ndarray) else np.asarray(data)
-        if array.ndim != 2 or not array.shape[1]:
-            what = f"{type(data).__name__} of shape {array.shape} is not a table"
-            raise UserError(f"{what}; give rows and columns, as by reshape(-1, 1) of an array")
-        columns = {f"x{i}": array[:, i] for i in range(array.shape[1])}
-    return pa.table({name: _column(name, values) for name, values in columns.items()})
-
-
-def _column(name: str, values: object) -> pa.Array | pa.ChunkedArray:
-    """One column. The type of Python objects is inferred from their values, and NaN among them is missing."""
-    if isinstance(values, np.ndarray):
-        native = values.dtype.newbyteorder("=")
-        values = values.tolist() if values.dtype.kind in "OT" else values.astype(native, copy=False)
-    try:
-        return pa.array(values, from_pandas=not isinstance(values, np.ndarray))
-    except (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplementedError) as error:
-        what = f"column {name!r} cannot be read ({_line(error)})"
-        raise UserError(f"{what}; make all its values numbers, text or dates") from error
-
-
-def _check_names(where: str, names: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise if a name stands for two columns, or a wanted column is not there."""
-    counts = Counter(names)
-    if twice := [name for name, count in counts.items() if count > 1]:
-        raise UserError(f"{where}: more than one column is called {twice[0]!r}; give each a name of its own")
-    if missing := [name for name in wanted if name not in counts]:
-        close = {match: None for name in missing for match in difflib.get_close_matches(name, names, 3, 0.5)}
-        listed = ", ".join(map(repr, close or names[:9]))
-        hint = f"did you mean {listed}?" if close else f"it has {listed}"
-        raise UserError(f"{where}: no column {', '.join(map(repr, missing))}; {hint} (case matters)")
-
-
 @contextmanager
-def _found(file: Path) -> Iterator[None]:
+def _found(file: Path, options: DialectOptions) -> Iterator[None]:
     """Turn errors of reading a file into a `UserError` with advice."""
     try:
         yield
@@ -293,13 +362,14 @@ def _found(file: Path) -> Iterator[None]:
     except PermissionError as error:
         raise UserError(f"{file}: no permission to read it; ask its owner, or copy it to your own folder") from error
     except UnicodeDecodeError as error:
-        raise UserError(f"{file}: its header has letters that are not UTF-8; save the file as UTF-8") from error
+        raise UserError(
+            f"{file}: has letters that are not {error.encoding}; say --encoding, or save it as UTF-8"
+        ) from error
     except (pa.ArrowException, OSError) as error:
-        damaged = f"not a {_form(file)} file, or damaged ({_line(error)}); get it anew"
-        raise UserError(f"{file}: {csv_tables.reason(file, str(error)) or damaged}") from error
-
-
-def _line(error: object) -> str:
-    """A message as one printable line."""
-    line = " ".join(str(error).split())[:200]
-    return "".join(letter if letter.isprintable() else "?" for letter in line)
+        form, why = _form(file), None
+        if form in _TEXT:
+            why = csv_tables.reason(file, str(error), options)
+        elif form == "JSON lines":
+            why = json_lines.reason(file, str(error))
+        damaged = f"not a {form} file, or damaged ({one_line(error)}); get it anew"
+        raise UserError(f"{file}: {why or damaged}") from error

@@ -1,0 +1,154 @@
+"""Where the table is in rows of text: its header, a row of units under it, and titles above it that are none of it."""
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ncprior.data import cell_numbers, cells
+from ncprior.errors import UserError
+
+BLANKS = " "
+"""The separator that stands for any number of blanks and tabs."""
+_CONSISTENT = 0.9
+"""Share of the rows that must have as many values as the others."""
+
+
+class Record(NamedTuple):
+    """The values of a row and the number of its first line, from 1."""
+
+    line: int
+    cells: list[str]
+
+
+class Layout(NamedTuple):
+    """How rows of text are a table."""
+
+    separator: str
+    header: int | None  # which record is the header; None for none
+    names: list[str]
+    rows: list[Record]  # of values, without the header and units
+    units: list[str]
+    skipped: int
+
+    @property
+    def typed(self) -> float:
+        """Share of the values that are numbers, dates or missing."""
+        values = [cell for row in self.rows[:200] for cell in row.cells]
+        return sum(map(cells.looks_typed, values)) / len(values) if values else 0.0
+
+
+def records(lines: Iterator[str], separator: str) -> Iterator[Record]:
+    """The rows of a text, without empty lines."""
+    if separator == BLANKS:
+        for number, line in enumerate(lines, 1):
+            if found := [part.strip('"') for part in re.findall(r'"[^"]*"|[^\s"]+', line)]:
+                yield Record(number, found)
+        return
+    reader = csv.reader(lines, delimiter=separator)
+    number = 1
+    try:
+        for found in reader:
+            if found:
+                yield Record(number, found)
+            number = reader.line_num + 1
+    except csv.Error:  # a field of more than 128 KB, which Arrow may read or complain about
+        return
+
+
+def laid_out(file: object, found: list[Record], separator: str, header_row: int | None) -> Layout | None:
+    """The layout of these rows; None if they do not have as many values as each other."""
+    if not found:
+        raise UserError(f"{file}: has no rows; give a table with at least one row under its header")
+    late = found[len(found) // 2 :]
+    width = Counter(len(one.cells) for one in late).most_common(1)[0][0]
+    if header_row is not None:
+        return _with_header(file, found, width, separator, header_row)
+    start = next((i for i, one in enumerate(found) if len(one.cells) == width and _is_full(one.cells)), None)
+    if start is None:
+        start = next(i for i, one in enumerate(found) if len(one.cells) == width)
+    before = found[start - 1] if start else None
+    if before and (comment := _commented(before.cells, width)) and _numeric(found[start].cells):
+        header, names = before, comment
+    elif before and width > 2 and len(before.cells) == width - 1 and not any(map(is_number, before.cells)):
+        # Rows end in a separator, or begin with a number that has no name.
+        last = not any(cell_at(one, width - 1) for one in found[start:])
+        if not last and len({one.cells[0] for one in found[start:]}) < len(found) - start:
+            return None  # these are no names of rows
+        header, names = before, [*before.cells, ""] if last else ["", *before.cells]
+    elif before and len(before.cells) == width + 1 and not before.cells[-1].strip():
+        header, names = before, before.cells[:-1]
+    else:
+        header, names = found[start], _commented(found[start].cells, width) or found[start].cells
+        start += 1
+    rows = found[start:]
+    fitting = [row for row in rows if len(row.cells) == width]
+    if len(fitting) < _CONSISTENT * len(rows):
+        return None
+    return _with_units(file, separator, header, names, rows)
+
+
+def _with_header(file: object, found: list[Record], width: int, separator: str, header_row: int) -> Layout:
+    """The layout of a file whose header is known."""
+    if header_row == 0:
+        return Layout(separator, None, [f"x{i}" for i in range(width)], found, [], 0)
+    header = next((one for one in found if one.line == header_row), None)
+    if header is None:
+        raise UserError(f"--header-row {header_row}: line {header_row} of {file} is empty, or not there")
+    rows = [one for one in found if one.line > header_row]
+    names = [*header.cells, *[""] * (width - len(header.cells))][: max(width, len(header.cells))]
+    return _with_units(file, separator, header, names, rows)
+
+
+def _with_units(file: object, separator: str, header: Record, names: list[str], rows: list[Record]) -> Layout:
+    """The layout, where the row under the header may have units."""
+    units: list[str] = []
+    first_line = rows[0].line if rows else header.line + 1
+    if len(rows) > 1:
+        numbers = [i for i in range(len(names)) if _is_numeric([cell_at(row, i) for row in rows[1:]])]
+        under = [cell_at(rows[0], i) for i in numbers]
+        words = [cell for cell in under if cell and not cells.looks_typed(cell)]
+        if words and len(words) >= len([cell for cell in under if cell]):
+            if not all(map(cell_numbers.is_unit, words)):
+                which = f"line {header.line} or line {rows[0].line}"
+                raise UserError(f"{file}: the names of columns may be in {which}; say which with --header-row")
+            units = [cell.strip() for cell in rows[0].cells]
+            rows = rows[1:]
+            first_line = rows[0].line
+    return Layout(separator, header.line, list(names), rows, units, first_line - 1)
+
+
+def _commented(row: list[str], width: int) -> list[str] | None:
+    """The names in a header that begins with #, as in many .dat files; None if it is none."""
+    if not row[0].startswith("#"):
+        return None
+    first = row[0].lstrip("# ")
+    names = [first, *row[1:]] if first else row[1:]
+    return names if len(names) == width else None
+
+
+def cell_at(row: Record, place: int) -> str:
+    """The value of a row at this place; nothing if it ends before."""
+    return row.cells[place].strip() if place < len(row.cells) else ""
+
+
+def _is_full(row: Sequence[str]) -> bool:
+    """Whether a row is no title: a spreadsheet fills the line of a title up with separators."""
+    there = sum(bool(cell.strip()) for cell in row)
+    return 2 * there > len(row) or there == len(row) - 1
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell reads as a number."""
+    return cell_numbers.digits(cell) is not None
+
+
+def _numeric(row: Sequence[str]) -> bool:
+    return any(map(is_number, row))
+
+
+def _is_numeric(column: Sequence[str]) -> bool:
+    """Whether nearly all of a column is numbers."""
+    there = [cell for cell in column if cell and not (cells.looks_typed(cell) and not is_number(cell))]
+    return bool(there) and sum(map(is_number, there)) >= _CONSISTENT * len(there)

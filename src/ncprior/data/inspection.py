@@ -1,0 +1,205 @@
+"""What a person should look at in a table before trusting a model of it, each as one sentence.
+
+Nothing here changes the table, but for columns without a name that only count rows: these are left out.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from ncprior.data import cells, column_values
+from ncprior.data.encoding import Column, Encoder
+
+_UNNAMED = re.compile(r"unnamed \d+|Unnamed: \d+|")
+_IDS = re.compile(
+    r"(.*[_ .-])?(id|ids|key|index|idx|row|rownum|nr|no|number|uuid|guid|code|#)|.*[a-z](Id|ID)|id\d*", re.I
+)
+_SENTINELS = (-9, -99, -999, -9999, -99999, -999999, -9.99, -99.9, -999.9, 99, 999, 9999, 99999, 999999, 1e20, -1e20)
+_ONE_TO_ONE = 0.999
+"""Rank correlation, or share of the variance that categories explain, from which on a column gives the target away."""
+_FEW_ROWS = 100
+"""Rows below which the held-out rows are too few to tell how good a model is."""
+_FEW_VALUES = 10
+"""Values of a target up to which it may be a class."""
+_MOST_VALUES = 5_000_000
+"""Values that are looked at, in rows that are evenly spread."""
+_LISTED = 5
+
+
+def row_counters(table: pa.Table) -> list[str]:
+    """Columns without a name that count rows, as programs write beside a table."""
+    return [name for name in table.column_names if _UNNAMED.fullmatch(name) and _counts(table[name])]
+
+
+def look_at(table: pa.Table, targets: dict[str, np.ndarray], encoder: Encoder) -> list[str]:
+    """What to look at, as sentences, the most important first.
+
+    Args:
+        table: The inputs, of rows that have a target.
+        targets: The values of each target.
+        encoder: How the inputs were encoded.
+    """
+    step = max(1, min(table.num_rows // _FEW_ROWS, table.num_rows * table.num_columns // _MOST_VALUES))
+    some = table.take(np.arange(0, table.num_rows, step)) if step > 1 else table
+    used = [column for column in encoder.columns if column.kind != "left out"]
+    said = [line for name, values in targets.items() for line in _giveaways(some, used, name, values[::step])]
+    said += [line for column in encoder.columns if column.kind == "left out" for line in _left_out(column, some)]
+    said += [line for column in used for line in _counter(column, some[column.name])]
+    said += [line for column in used if column.kind == "number" for line in _sentinel(column, some[column.name])]
+    said += [line for name, values in targets.items() for line in _target(name, values)]
+    said += _equal_columns(some, used)
+    said += _copies(some, targets, step)
+    if constant := [column.name for column in encoder.columns if column.treatment == "left out: constant"]:
+        said.append(f"{_names(constant)}: the same in every row, so nothing can be learned from {_it(constant)}")
+    if table.num_rows < _FEW_ROWS:
+        said.append(f"{table.num_rows} rows are few: how good the model is, is hardly known")
+    return said
+
+
+def _giveaways(table: pa.Table, used: Sequence[Column], target: str, values: np.ndarray) -> Iterator[str]:
+    """Columns that are nearly one-to-one with the target."""
+    if len(values) < 20:
+        return
+    ranks = _ranks(values)
+    for column in used:
+        if column.kind == "category":
+            share = _explained(column_values.text(column.name, table[column.name]), values)
+        elif column.kind == "number":
+            numbers, missing = column_values.numbers(column.name, table[column.name], 1)
+            there = ~missing
+            if there.sum() < 20 or numbers[there].min() == numbers[there].max():
+                continue
+            share = abs(float(np.corrcoef(_ranks(numbers[there]), ranks[there])[0, 1]))
+        else:
+            continue
+        if share >= _ONE_TO_ONE:
+            yield (
+                f"{column.name!r} gives {target!r} away: they are nearly one-to-one; if it is not known beforehand, "
+                f"--exclude-columns {_option(column.name)}"
+            )
+
+
+def _left_out(column: Column, table: pa.Table) -> Iterator[str]:
+    """A column of text that was left out although most of it reads as numbers or dates."""
+    values = table[column.name]
+    if column_values.kind_of(column.name, values.type) != "category":
+        return
+    text = [
+        value for value in column_values.text(column.name, values).drop_null().unique().to_pylist()[:2_000] if value
+    ]
+    odd = [value for value in text if not cells.looks_typed(value)]
+    if text and len(odd) <= len(text) / 2:
+        example = f", but not {odd[0]!r:.40}" if odd else ""
+        what = f"{column.name!r} was left out, though {1 - len(odd) / len(text):.0%} of it reads as numbers or dates"
+        yield f"{what}{example}; mend it to use it"
+
+
+def _counter(column: Column, values: pa.ChunkedArray) -> Iterator[str]:
+    """A column that counts rows, or names them."""
+    if column.kind != "number" or len(values) < 20:
+        return
+    numbers, missing = column_values.numbers(column.name, values, 1)
+    if missing.any() or (numbers != np.floor(numbers)).any() or len(np.unique(numbers)) < len(numbers):
+        return
+    steps = np.diff(numbers)
+    if (steps == steps[0]).all():
+        what = "counts the rows"
+    elif _IDS.fullmatch(column.name):
+        what = "looks like an id"
+    else:
+        return
+    advice = f"if it means nothing, --exclude-columns {_option(column.name)}"
+    yield f"{column.name!r} {what} and was taken as an input; {advice}"
+
+
+def _sentinel(column: Column, values: pa.ChunkedArray) -> Iterator[str]:
+    """A number such as -999 that stands for a missing value."""
+    numbers, missing = column_values.numbers(column.name, values, 1)
+    there = numbers[~missing]
+    for end in (there.min(), there.max()):
+        rest = there[there != end]
+        if end in _SENTINELS and len(rest) and np.abs(rest - end).min() > np.ptp(rest):
+            count = len(there) - len(rest)
+            rows = f"{count:,} rows" if count > 1 else "one row"
+            far = f"{column.name!r} is {end:g} in {rows}, far from all its other values"
+            yield f"{far}; if that means missing, leave it empty"
+
+
+def _target(name: str, values: np.ndarray) -> Iterator[str]:
+    different = np.unique(values)
+    if len(different) <= _FEW_VALUES and len(values) >= 5 * len(different):
+        listed = ", ".join(f"{value:g}" for value in different[:_LISTED]) + (
+            ", ..." if len(different) > _LISTED else ""
+        )
+        yield f"the target {name!r} has only {len(different)} values ({listed}): if these are classes, use a classifier"
+
+
+def _equal_columns(table: pa.Table, used: Sequence[Column]) -> Iterator[str]:
+    """Columns that hold the same values."""
+    first: dict[object, str] = {}
+    for column in used:
+        values = table[column.name]
+        if pa.types.is_dictionary(values.type):
+            continue
+        key = (column.kind, tuple(values.slice(0, 20).to_pylist()))
+        other = first.setdefault(key, column.name)
+        if other != column.name and table[other].equals(values):
+            yield f"{column.name!r} holds the same values as {other!r}; leave one of them out"
+
+
+def _copies(table: pa.Table, targets: dict[str, np.ndarray], step: int) -> Iterator[str]:
+    """Rows that occur more than once, target and all."""
+    if step > 1 or any(pa.types.is_nested(column.type) for column in table.columns):
+        return
+    whole = table
+    for i, values in enumerate(targets.values()):
+        whole = whole.append_column(f"target {i}", pa.array(values))
+    whole = whole.rename_columns([f"{i}" for i in range(whole.num_columns)])
+    try:
+        copies = table.num_rows - whole.group_by(whole.column_names).aggregate([]).num_rows
+    except pa.ArrowException:  # a type that Arrow does not group by
+        return
+    if copies:
+        rows = f"{copies:,} rows are copies of others" if copies > 1 else "one row is a copy of another"
+        yield f"{rows}, target and all; if they were not measured more than once, drop them"
+
+
+def _counts(values: pa.ChunkedArray) -> bool:
+    """Whether a column is 0, 1, 2 and so on, or 1, 2, 3, or empty."""
+    if values.null_count == len(values):
+        return True
+    if values.null_count or column_values.kind_of("", values.type) != "number":
+        return False
+    numbers = values.cast(pa.float64()).to_numpy()
+    return bool(numbers[0] in (0, 1) and (np.diff(numbers) == 1).all())
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks, equal values with the mean of theirs."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - counts / 2)[places]
+
+
+def _explained(text: pa.ChunkedArray, values: np.ndarray) -> float:
+    """Share of the target's variance that the means of categories explain; 0 if most categories have one row."""
+    codes = text.fill_null("").combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    counts = np.bincount(codes)
+    if len(counts) > len(values) / 2 or values.var() == 0:
+        return 0.0
+    means = np.bincount(codes, values) / counts
+    return float(1 - np.mean((values - means[codes]) ** 2) / values.var())
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(map(repr, names[:_LISTED])) + more
+
+
+def _it(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+def _option(name: str) -> str:
+    return f'"{name}"' if re.search(r"\W", name) else name
