@@ -1,6 +1,7 @@
 """Columns of tables: those that a model reads, and those of its predictions."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ncprior.data import table_files
+from ncprior.data.formats.dialect import DialectOptions
+from ncprior.data.formats.text_columns import written
+from ncprior.tables import reasons
 from ncprior.tables.estimator import NCPRegressor
 from ncprior.tables.predictions import Distribution
 
@@ -18,12 +22,24 @@ def input_types(model: NCPRegressor) -> dict[str, pa.DataType]:
     return {column.name: types[column.kind] for column in model.encoder_.columns if column.kind in types}
 
 
-def kept_types(model: NCPRegressor, path: Path, out: Path | None) -> dict[str, pa.DataType]:
-    """Types of CSV columns that the model does not use: text, unless Parquet is written, so that 007 stays 007."""
-    if out is not None and out.suffix.lower() != ".csv":
-        return {}
-    used = set(used_columns(model))
-    return {name: pa.string() for name in table_files.schema_of(path).names if name not in used}
+def kept_types(model: NCPRegressor, path: Path, out: Path | None, options: DialectOptions) -> dict[str, pa.DataType]:
+    """Types of columns of text files that the model does not use: text, so that 007 stays 007.
+
+    If Parquet is written, only what could be read in two ways is text. A target with units is read as its numbers.
+    """
+    used, targets = set(used_columns(model)), target_names(model)
+    kept = {}
+    for field in table_files.schema_of(path, options=options):
+        if field.name in used or (field.name in targets and any(written(field))):
+            continue
+        if out is None or out.suffix.lower() != ".parquet" or field.type == pa.string():
+            kept[field.name] = pa.string()
+    return kept
+
+
+def dialect_of(model: NCPRegressor, options: DialectOptions) -> DialectOptions:
+    """The options, with how the training table was written for what a file leaves open."""
+    return replace(options, trained_decimal=model.encoder_.decimal, trained_dates=model.encoder_.dates)
 
 
 def used_columns(model: NCPRegressor) -> list[str]:
@@ -72,9 +88,20 @@ def with_columns(table: pa.Table, columns: Mapping[str, np.ndarray], at: int | N
     return table
 
 
+def with_reasons(model: NCPRegressor, rows: pa.Table) -> pa.Table:
+    """Rows to label with a column ``why``, unless they are more than `reasons.MOST_ROWS`."""
+    if rows.num_rows > reasons.MOST_ROWS:
+        return rows
+    prediction = model.predict_piece(rows)
+    uncertainty, noise = (part.reshape(rows.num_rows, -1) for part in (prediction.uncertainty, prediction.noise))
+    scale = model.target_scale_
+    said = reasons.reasons(model.fitted_, rows, (uncertainty / scale).mean(1), (noise / scale).mean(1))
+    return with_columns(rows, {"why": np.array(said, object)})
+
+
 def count_rows(path: Path) -> int | None:
     """The number of rows, if it is in the files' metadata."""
-    files = [path] if path.is_file() else sorted(path.glob("*.parquet")) if path.is_dir() else []
+    files = [path] if path.is_file() else sorted(path.rglob("*.parquet")) if path.is_dir() else []
     if not files or any(file.suffix.lower() != ".parquet" for file in files):
         return None
     try:

@@ -19,8 +19,8 @@ from ncprior.core.input_priors import InputPrior
 from ncprior.core.methods import Method
 from ncprior.data.column_values import numbers
 from ncprior.data.encoding import Encoder
+from ncprior.data.frames import as_table, is_frame
 from ncprior.data.labelled import LARGEST, check_inputs
-from ncprior.data.table_files import as_table
 from ncprior.errors import UserError
 from ncprior.processes import check_process
 from ncprior.tables import batch_features, saving
@@ -36,7 +36,7 @@ from ncprior.tables.search import Validation
 
 
 class DataFrameLike(Protocol):
-    """A data frame of pandas, polars and others."""
+    """A data frame of pandas, polars (also lazy), DuckDB and others."""
 
     @property
     def columns(self) -> Iterable[object]:
@@ -429,20 +429,24 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def _table(self, X: TableLike, *, reset: bool = False) -> pa.Table:  # noqa: N803
-        """The rows as a table, with the checks that scikit-learn users expect."""
+        """The rows as a table, with the checks that scikit-learn users expect.
+
+        Columns that have names are taken by them: their order does not matter, and others beside them are ignored.
+        """
         check_process()
         if not reset:
             check_is_fitted(self)
-        if isinstance(X, dict):
-            X = as_table(X)  # noqa: N806
-        elif isinstance(X, list) and any(isinstance(value, str) for row in X if isinstance(row, list) for value in row):
+        if isinstance(X, list) and any(isinstance(value, str) for row in X if isinstance(row, list) for value in row):
             X = np.array(X, dtype=object)  # noqa: N806  # numbers beside text stay numbers
-        if not (hasattr(X, "column_names") or hasattr(X, "columns")):
+        named = is_frame(X)
+        if not named:
             # allow-nan lets missing values pass and stops infinities.
             X = check_array(X, dtype=None, ensure_all_finite="allow-nan", estimator=self)  # noqa: N806
-        validate_data(self, X, skip_check_array=True, reset=reset)
-        table = as_table(X)
-        if not reset and isinstance(X, np.ndarray) == hasattr(self, "feature_names_in_"):
+        table = as_table(X)  # once: a stream can be read only once
+        if named and not reset and hasattr(self, "feature_names_in_"):
+            return table  # the encoder finds columns by name, and refuses a table that lacks one
+        validate_data(self, X if not named or hasattr(X, "iloc") else table, skip_check_array=True, reset=reset)
+        if not reset and named != hasattr(self, "feature_names_in_"):
             # If only one of the tables has names, columns are taken in their order; scikit-learn has warned of it.
             table = table.rename_columns([column.name for column in self.encoder_.columns])
         return table
@@ -502,7 +506,7 @@ def _targets(y: TargetsLike) -> tuple[np.ndarray, list[str] | None]:
     if y is None:
         raise UserError("NCPRegressor requires y to be passed, but the target y is None")
     names = None
-    if hasattr(y, "column_names") or hasattr(y, "columns"):
+    if is_frame(y):
         table = as_table(y)
         names = list(table.column_names)
         y = np.column_stack([numbers(*column, first_row=1)[0] for column in zip(names, table.columns, strict=True)])

@@ -70,6 +70,7 @@ class Fitted(NamedTuple):
     target_names: list[str] | None
     familiarity: Familiarity
     seconds: float = 0.0  # that training took
+    held_out: np.ndarray | None = None  # rows of the table on which `validation` was measured; not in files
 
     @property
     def engine(self) -> Engine:
@@ -155,6 +156,7 @@ def fit(
         flat=labelled.flat,
         target_names=labelled.target_names,
         familiarity=Familiarity.of(found.novelty),
+        held_out=found.held_out,
     )
     if len(found.novelty):
         return fitted

@@ -19,10 +19,18 @@ import pyarrow as pa
 from jax import Array
 
 from ncprior.data import column_values, table_files
+from ncprior.data.formats.dialect import DialectOptions
 from ncprior.errors import UserError
 from ncprior.tables import batch_features
 from ncprior.tables.batches import RULES
-from ncprior.tables.columns import input_types, prediction_columns, target_names, used_columns, with_columns
+from ncprior.tables.columns import (
+    dialect_of,
+    input_types,
+    prediction_columns,
+    target_names,
+    used_columns,
+    with_columns,
+)
 from ncprior.tables.estimator import NCPRegressor
 
 CANDIDATES = 50_000
@@ -55,6 +63,7 @@ class Picker:
         temperature: Of the softmax; 0 for rules.
         seed: Of the draws.
         id_column: Column that names rows; rows with the same id count as one. None counts them from 1.
+        options: What is known about the dialect of text files.
 
     >>> x = np.linspace(-1, 1, 40)
     >>> model = NCPRegressor(members=1, epochs=1, random_state=0).fit(pa.table({"x": x}), x)
@@ -68,16 +77,17 @@ class Picker:
     temperature: float = 0.0
     seed: int = 0
     id_column: str | None = None
+    options: DialectOptions = table_files.PLAIN
 
     def stream(self, model: NCPRegressor, path: Path, rows: int = 65_536) -> Iterable[pa.Table]:
         """The pieces of a table, with ids and the columns that the model uses; ids in CSV are text, as written."""
         names, types = self._columns(model)
-        return table_files.stream(path, names, rows=rows, schema=types)
+        return table_files.stream(path, names, rows=rows, schema=types, options=dialect_of(model, self.options))
 
     def schema(self, model: NCPRegressor, path: Path) -> pa.Schema:
         """Names and types of the columns of these pieces."""
         names, types = self._columns(model)
-        return table_files.schema_of(path, names, schema=types)
+        return table_files.schema_of(path, names, schema=types, options=dialect_of(model, self.options))
 
     def _columns(self, model: NCPRegressor) -> tuple[list[str] | None, dict[str, pa.DataType]]:
         """The columns to read, and their types in CSV."""
@@ -89,7 +99,7 @@ class Picker:
         if self.id_column is None:
             return {key for piece in self.stream(model, path) for key in self.keys(model, piece, 1)}
         types = {self.id_column: pa.string()}
-        pieces = table_files.stream(path, [self.id_column], schema=types)
+        pieces = table_files.stream(path, [self.id_column], schema=types, options=self.options)
         ids = (column_values.text(self.id_column, piece[self.id_column]) for piece in pieces)
         return {one for column in ids for one in column.to_pylist() if one is not None}
 

@@ -66,6 +66,7 @@ class SearchResult(NamedTuple):
     calibration: Calibration
     validation: Validation | None = None
     novelty: np.ndarray = np.zeros(0)  # scores of held-out rows, see `ncprior.tables.familiarity`
+    held_out: np.ndarray | None = None  # numbers of the rows that were held out at random
 
 
 class MemberData(NamedTuple):
@@ -156,7 +157,8 @@ def search(
     validation = _validate(predicted, calibrations, half, training, random)
     in_gap = np.stack([np.asarray(one.random_in_gap) for one in holdouts])
     scores = held_out_novelty(predicted, calibrated(held_out.counts, searching), in_gap)
-    return SearchResult(steps, calibrated(held_out.counts, final), validation, scores)
+    rows_held_out = np.unique(order.indices[random])
+    return SearchResult(steps, calibrated(held_out.counts, final), validation, scores, rows_held_out)
 
 
 def member_data(
