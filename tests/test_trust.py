@@ -1,6 +1,7 @@
 """``evaluate`` and ``simulate``: scores, baselines, records, pages, and the commands through real processes."""
 
 import dataclasses
+import html
 import json
 import subprocess
 import sys
@@ -128,6 +129,16 @@ def test_the_mean_and_linear_baselines(rows):
     np.testing.assert_allclose(in_units(line).noise, 0.7, atol=0.15)
     far = in_units(predict(pa.table({f"x{i}": [0.0, 30.0] for i in range(3)})))
     assert far.uncertainty[1, 0] > 3 * far.uncertainty[0, 0]
+
+
+def test_a_quick_comparison_with_boosting_learns_from_other_rows_alone(rows):
+    inputs, targets = rows
+    held_out = np.arange(0, 120, 5)
+    error = baselines.boosting_error(inputs, targets, held_out)
+    assert 0.5 < error < targets.std()
+    changed = targets.copy()
+    changed[held_out] += 1000.0
+    assert baselines.boosting_error(inputs, changed, held_out) == pytest.approx(1000, abs=5 * error)
 
 
 def test_boosting_has_the_variance_of_its_errors_in_cross_validation(rows):
@@ -430,11 +441,19 @@ def test_evaluate_in_a_real_process(table, tmp_path, monkeypatch, capsys):
     options = ["--target", "y", "--split", "gap", "--methods", "ncp,mean,linear", *SET, "--out", str(out)]
     done = ncprior("evaluate", table, *options)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0].split() == ["method", "rmse", "nlpd", "crps", "coverage", "detection", "seconds"]
+    lines = done.stdout.splitlines()
+    heads = [line.split() for line in lines if line.startswith("method")]
+    assert heads == [["method", "rmse", "nlpd", "crps", "coverage", "detection", "seconds"]]
+    findings = lines[: lines.index(next(line for line in lines if line.startswith("method")))]
+    assert len(findings) == 4
+    assert all(line.startswith(("good: ", "not so good: ")) for line in findings)
     assert done.stdout.splitlines()[-1] == f"report: {out / 'report.html'}"
     assert "left in all" in done.stderr
     page, figure = (out / "report.html").read_bytes(), (out / "figures" / "trust.svg").read_bytes()
     assert b"gap in b" in page
+    assert html.escape(findings[0]).encode() in page
+    assert b"What the words mean" in page
+    assert b'<th title="negative log predictive density' in page
     assert b"https://" not in page
     for name in ("report.html", "results.json", "figures/trust.svg"):
         (out / name).unlink()

@@ -8,6 +8,7 @@ Each run is written as soon as it ends, and is not repeated when the experiment 
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ncprior.data import labelled
+from ncprior.data.formats.dialect import DialectOptions
 from ncprior.data.labelled import Labelled
 from ncprior.data.splits import Split, gap_splits, random_splits, tail_splits, time_split
 from ncprior.errors import UserError, check_limits
@@ -57,6 +59,8 @@ class Config:
     """Number of training seeds of the networks; baselines are run with one."""
     splits: int | None = None
     rows: int | None = None
+    dialect: dict[str, str | int] = field(default_factory=dict)
+    """What is known about the dialect of a text file: arguments of `DialectOptions`."""
     held_out: float = 0.1
     """Share of the training rows of ``gap`` and ``tail`` that is held out, to be compared with the test rows."""
     estimator: Arguments = field(default_factory=dict)
@@ -214,7 +218,8 @@ def load(config: Config) -> tuple[Labelled, list[Split]]:
     """
     kind, _, column = config.split.partition(":")
     beside = (column,) if kind == "time" else ()
-    data = labelled.load(config.table, config.target, config.inputs, beside=beside, rows=config.rows)
+    options = DialectOptions(**config.dialect)  # type: ignore[arg-type]
+    data = labelled.load(config.table, config.target, config.inputs, beside=beside, rows=config.rows, options=options)
     return data, make_splits(config, data)
 
 
@@ -236,13 +241,13 @@ def experiment(
         The results of all runs.
     """
     data, splits = loaded
-    about = {
+    sizes = {
         "rows": len(data.targets),
         "rows_without_target": data.dropped,
         "inputs": data.inputs.column_names,
         "splits": [{"name": s.name, "train": len(hold_out(config, s)[0].train), "test": len(s.test)} for s in splits],
     }
-    records.write_json("splits.json", about)
+    records.write_json("splits.json", sizes)
     # One split after the other, so that progress bars can estimate the remaining time early.
     plan = runs(records)
     for done, (number, method, seed) in enumerate(plan):
@@ -251,7 +256,9 @@ def experiment(
             found = evaluate(config, data, splits[number], method, seed)
             records.write_json(file, found)
             state = found.get("failed") or f"RMSE {found['rmse']:.3g}, NLPD {found['nlpd']:.3g}"
-            show(RunProgress(done + 1, len(plan), f"{method}, {splits[number].name}, seed {seed}: {state}"))
+            about = f"{method}, {splits[number].name}, seed {seed}: {state}"
+            ahead = Counter(run[1] for run in plan[done + 1 :] if not records.exists(run_file(*run)))
+            show(RunProgress(done + 1, len(plan), about, method, ahead))
     return write_results(records)
 
 

@@ -29,6 +29,8 @@ class RunProgress(NamedTuple):
     done: int
     total: int
     state: str
+    kind: str = ""  # of the run that was just done; runs of a kind take about as long as each other
+    ahead: Mapping[str, int] = {}  # how many runs of each kind are still to be done
 
 
 class Checkpoint(NamedTuple, Generic[Tree]):

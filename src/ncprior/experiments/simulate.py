@@ -16,6 +16,7 @@ import numpy as np
 
 from ncprior.core.registry import Style, style_of
 from ncprior.data import labelled
+from ncprior.data.formats.dialect import DialectOptions
 from ncprior.data.labelled import Labelled
 from ncprior.errors import UserError, check_limits
 from ncprior.experiments.labels_saved import bootstrap_saving
@@ -63,6 +64,8 @@ class Config:
     """Share of the rows that are test rows, which are never in the pool."""
     rows: int | None = 20_000
     """Largest number of rows to use, drawn at random; None for all."""
+    dialect: dict[str, str | int] = field(default_factory=dict)
+    """What is known about the dialect of a text file: arguments of `DialectOptions`."""
     estimator: Arguments = field(default_factory=lambda: dict(ESTIMATOR))
     """Arguments of `NCPRegressor`."""
 
@@ -170,7 +173,8 @@ def load(config: Config) -> tuple[Labelled, list[int]]:
     Raises:
         UserError: If the table cannot be read, or has too few rows.
     """
-    data = labelled.load(config.table, config.target, config.inputs, rows=config.rows)
+    options = DialectOptions(**config.dialect)  # type: ignore[arg-type]
+    data = labelled.load(config.table, config.target, config.inputs, rows=config.rows, options=options)
     return data, counts(config, len(data.targets))
 
 
@@ -209,7 +213,11 @@ def experiment(
                 done += 1
                 last = run["rounds"][-1]
                 state = f"{count} labels, RMSE {last['rmse']:.3g}, NLPD {last['nlpd']:.3g}"
-                show(RunProgress(done, total, f"{rule.replace('_', ' ')}, seed {seed}: {state}"))
+                # Rounds with as many labels take about as long as each other.
+                runs_left = config.seeds * len(config.rules) - 1 - (seed * len(config.rules) + config.rules.index(rule))
+                ahead = {str(one): runs_left + (one > count) for one in steps}
+                about_run = f"{rule.replace('_', ' ')}, seed {seed}: {state}"
+                show(RunProgress(done, total, about_run, str(count), ahead))
     return write_results(records)
 
 

@@ -15,6 +15,7 @@ from ncprior.experiments.records import Records, Summary
 from ncprior.experiments.variants import method_style
 from ncprior.report.claims.verdicts import FEWEST_SEEDS, all_of, judge, lower
 from ncprior.report.differences import quick_note
+from ncprior.report.headline import in_words
 from ncprior.report.sections import Cell, Picture, Section, Table, name_cell, number
 from ncprior.report.styles import add_legend, figure_style, label, legend_lines, new_panels
 
@@ -78,7 +79,18 @@ def evaluate_section(records: Records) -> Section:
         for run in results["failed"]
     ]
     differences = quick_note(config, evaluate.QUICK, evaluate.QUICK_ESTIMATOR)
-    return Section(f"Trust: {config['target']}", intro, [picture], tables, [], failed, records, differences)
+    return Section(
+        f"Trust: {config['target']}",
+        intro,
+        [picture],
+        tables,
+        [],
+        failed,
+        records,
+        differences,
+        headline=tuple(in_words(results)),
+        terms=("typical error", "coverage", "NLPD", "CRPS", *(["detection"] if detected else [])),
+    )
 
 
 def verdict(results: evaluate.Results, densities: dict[str, np.ndarray]) -> str:

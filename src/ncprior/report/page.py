@@ -22,6 +22,7 @@ from ncprior.report.function_prior import function_prior_section
 from ncprior.report.sections import Picture, Section, plain
 from ncprior.report.simulate import simulate_section
 from ncprior.report.styles import figure_style
+from ncprior.report.terms import TERMS, explanation
 
 _FORMATS = ("svg", "png", "pdf")
 
@@ -75,6 +76,8 @@ def _write_page(records: Records, heading: str, sections: list[Section]) -> Path
         sections=sections,
         images=images,
         rule=RULE,
+        explanation=explanation,
+        terms=TERMS,
         origins=[_origin(section.records) for section in sections],
         folder=records.folder.name,
     )

@@ -53,6 +53,8 @@ class Section(NamedTuple):
     stopped: list[str]  # runs that stopped early, and why
     records: Records
     differences: str = ""  # how the run differs from the full experiment, as a sentence
+    headline: tuple[str, ...] = ()  # what was found, in sentences
+    terms: tuple[str, ...] = ()  # that are explained at the end, names in `ncprior.report.terms.TERMS`
 
 
 def name_cell(name: str, title: str) -> Cell:
