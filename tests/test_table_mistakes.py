@@ -25,6 +25,7 @@ def model():
 @pytest.fixture
 def mistake(monkeypatch, capsys):
     def run(*arguments):
+        monkeypatch.setattr("ncprior.cli.progress._PLAIN_SECONDS", 1e9)  # no lines of progress on a busy machine
         monkeypatch.setattr(sys, "argv", ["ncprior", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
             main()
@@ -54,11 +55,13 @@ def bad(tmp_path, model):
     (tmp_path / "dates.csv").write_text("x,y\n1,2020-01-01\n2,2020-01-02\n")
     (tmp_path / "one-column.csv").write_text("y\n1\n2\n")
     (tmp_path / "latin-1.csv").write_bytes(b"h\xf6he,y\n1,2\n2,3\n")
-    (tmp_path / "commas.csv").write_text("\n".join(["x,y", *(f'"{i},5",{i}' for i in range(20)), '"1,2",']))
+    (tmp_path / "commas.csv").write_text("\n".join(["x,y", *(f'"{i},123",{i}' for i in range(1, 20))]))
     (tmp_path / "typo.csv").write_text("\n".join(["x,y", *(f"{i}.5,{i}" for i in range(30)), "oops,30"]))
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "header.csv").write_text("x,y\n")
     (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "notes.doc").write_text("mine")
+    pq.write_table(houses(), tmp_path / "houses.parquet")
     (tmp_path / "foreign.ncp").write_bytes(b"PK\x03\x04 not a model")
     (tmp_path / "damaged.ncp").write_bytes((tmp_path / "model.ncp").read_bytes()[:1000])
     (tmp_path / "no-size.csv").write_text("\n".join(line.partition(",")[2].partition(",")[2] for line in lines))
@@ -71,11 +74,37 @@ def bad(tmp_path, model):
     ("arguments", "message"),
     [
         ("fit nowhere.csv --target y --out new.ncp", "nowhere.csv: no such file or folder"),
-        ("fit notes.txt --target y --out new.ncp", "notes.txt: unknown kind of file"),
-        ("fit latin-1.csv --target y --out new.ncp", "latin-1.csv: its header has letters that are not UTF-8; save"),
-        ("evaluate latin-1.csv --target y --out new", "latin-1.csv: its header has letters that are not UTF-8; save"),
-        ("fit commas.csv --target y --out new.ncp", "column 'x' holds numbers with commas, such as '0,5'"),
-        ("evaluate commas.csv --target y --out new", "column 'x' holds numbers with commas, such as '0,5'"),
+        ("fit notes.doc --target y --out new.ncp", "notes.doc: unknown kind of file"),
+        (
+            "fit latin-1.csv --target y --encoding utf-8 --out new.ncp",
+            "latin-1.csv: has letters that are not utf-8; giv",
+        ),
+        (
+            "evaluate latin-1.csv --target y --encoding utf-8 --out new",
+            "latin-1.csv: has letters that are not utf-8; gi",
+        ),
+        (
+            "fit commas.csv --target y --out new.ncp",
+            "column 'x' has numbers such as '1,123', which may be 1123 or 1.12",
+        ),
+        (
+            "evaluate commas.csv --target y --out new",
+            "column 'x' has numbers such as '1,123', which may be 1123 or 1.1",
+        ),
+        (
+            "fit houses.parquet --target price --sep ; --out new.ncp",
+            "--sep is not for Parquet files, such as houses.par",
+        ),
+        ("predict model.ncp houses.parquet --sheet May", "--sheet is not for Parquet files"),
+        ("fit houses.csv --target price --sheet May --out new.ncp", "--sheet is not for CSV files"),
+        ("fit houses.csv --target price --decimal x --out new.ncp", "--decimal 'x': give . or ,"),
+        ("fit houses.csv --target price --dates ymd --out new.ncp", "--dates 'ymd': give dmy if the day comes first"),
+        ("fit houses.csv --target price --header-row -1 --out new.ncp", "--header-row -1: give the number of a line"),
+        ("fit houses.csv --target price --out new.ncp --quiet --json", "--quiet says nothing, and --json does"),
+        ("fit houses.csv --target price --out -", "--out -: a model is no text for standard output"),
+        ("evaluate - --target price --out new", "-: a run keeps the place of its table"),
+        ("predict model.ncp houses.csv --out - --json", "--out - and --json both write to standard output"),
+        ("suggest model.ncp houses.csv --exclude -", "--exclude -: only the pool can come in on standard input"),
         ("fit typo.csv --target y --out new.ncp", "text 'oops' in column 'x', row 31, where most values are numbers"),
         ("simulate typo.csv --target y --out new", "text 'oops' in column 'x', row 31, where most values are numbers"),
         ("fit empty.csv --target y --out new.ncp", "empty.csv: the file is empty"),

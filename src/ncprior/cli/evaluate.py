@@ -1,5 +1,7 @@
 """The command ``ncprior evaluate``."""
 
+import math
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,15 +10,32 @@ import typer
 
 from ncprior.cli.interrupts import RESUME, ends_at_once, stoppable
 from ncprior.cli.options import (
+    DatesOption,
+    DecimalOption,
+    EncodingOption,
     ExcludeOption,
+    ExplainOption,
+    HeaderRowOption,
     InputsOption,
     JsonOption,
     ResumeOption,
+    SepOption,
+    SheetOption,
     TableArgument,
     TargetOption,
+    dialect_options,
+    say_dialect,
     split_names,
 )
-from ncprior.cli.table_experiments import SetOption, chosen_inputs, estimator_arguments, print_table, run_on_table
+from ncprior.cli.table_experiments import (
+    SetOption,
+    check_file,
+    chosen_inputs,
+    estimator_arguments,
+    print_table,
+    recorded,
+    run_on_table,
+)
 from ncprior.terminal import say
 
 if TYPE_CHECKING:
@@ -62,7 +81,14 @@ def evaluate(
     ] = 0.1,
     quick: Annotated[bool, typer.Option("--quick", help="Two networks, three splits, at most 5000 rows.")] = False,
     change: SetOption = None,
+    sep: SepOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    header_row: HeaderRowOption = None,
+    dates: DatesOption = None,
+    sheet: SheetOption = None,
     as_json: JsonOption = False,
+    explain: ExplainOption = False,
     out: Annotated[Path, typer.Option(help="Folder for records, figures and report.")] = Path("runs/evaluate"),
     resume: ResumeOption = False,
 ) -> None:
@@ -78,40 +104,56 @@ def evaluate(
     """
     with ends_at_once():
         from ncprior.cli import summaries
+        from ncprior.cli.sentences import explained
         from ncprior.data.labelled import fingerprint
         from ncprior.experiments import evaluate as experiment
         from ncprior.experiments.variants import expand
+        from ncprior.report.headline import in_words
 
     fast = experiment.QUICK if quick else {}
+    check_file(table)
+    options = dialect_options(
+        sep=sep, decimal=decimal, encoding=encoding, header_row=header_row, dates=dates, sheet=sheet
+    )
     config = experiment.Config(
         table=str(table.expanduser().absolute()),
         target=target,
         split=split,
         fingerprint=fingerprint(table.expanduser()),
         methods=expand(split_names(methods)),
-        inputs=chosen_inputs(table.expanduser(), target, inputs, exclude_columns),
+        inputs=chosen_inputs(table.expanduser(), target, inputs, exclude_columns, options),
+        dialect=recorded(options),
         seeds=1 if seeds is None else seeds,
         splits=fast.get("splits") if splits is None else splits,
         rows=fast.get("rows") if rows is None else rows,
         held_out=held_out,
         estimator={**(experiment.QUICK_ESTIMATOR if quick else {}), **estimator_arguments(change or [])},
     )
+    say_dialect(table.expanduser(), options)
     loaded = experiment.load(config)  # mistakes in the table come to light before anything is written
     run = partial(experiment.experiment, config, loaded)
     results, report = run_on_table(config, loaded[0], run, name=experiment.NAME, out=out, resume=resume)
     if as_json:
         summaries.print_json({**results, "report": report})
         return
+    for line in in_words(results):
+        say(line)
     shown = [m for m in experiment.METRICS if any(m in of for of in results["methods"].values())]
-    print_table(
-        ["method", *shown],
-        [[name, *(spread(of.get(m)) for m in shown)] for name, of in results["methods"].items()],
-    )
+    columns = [spreads([of.get(metric) for of in results["methods"].values()]) for metric in shown]
+    print_table(["method", *shown], list(zip(results["methods"], *columns, strict=True)))
+    if explain:
+        for line in explained(["typical error", "coverage", "NLPD", "CRPS", "detection", "boosted trees"]):
+            say(f"  {line}")
     say(f"report: {report}")
 
 
-def spread(value: "Summary | None") -> str:
-    """Mean and standard deviation."""
-    if value is None or value["mean"] is None:
-        return "-"
-    return f"{value['mean']:.4g} ± {value['std']:.2g}"
+def spreads(values: "Sequence[Summary | None]") -> list[str]:
+    """Means and standard deviations, all with as many decimals as four digits of the largest mean need."""
+    means = [abs(value["mean"]) for value in values if value is not None and value["mean"]]
+    decimals = min(6, max(0, 3 - math.floor(math.log10(max(means))))) if means else 3
+    return ["-" if value is None or value["mean"] is None else _spread(value, decimals) for value in values]
+
+
+def _spread(value: "Summary", decimals: int) -> str:
+    std = "-" if value["std"] is None else f"{value['std']:.{decimals}f}"
+    return f"{value['mean']:.{decimals}f} ± {std}"

@@ -2,22 +2,42 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ncprior.cli.interrupts import ends_at_once, stoppable
 from ncprior.cli.options import (
+    STANDARD,
+    DatesOption,
+    DecimalOption,
+    EncodingOption,
     ExcludeOption,
+    ExplainOption,
     ForceOption,
+    HeaderRowOption,
     InputsOption,
     JsonOption,
+    SepOption,
+    SheetOption,
     TableArgument,
     check_out,
     check_seed,
+    dialect_options,
+    incoming,
     kept_place,
+    say_dialect,
 )
 from ncprior.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from ncprior.tables.estimator import NCPRegressor
+
+MOST_COMPARED = 1_000
+"""Columns of encoded rows, at most, that boosted trees are trained on."""
 
 
 def fit(
@@ -34,7 +54,17 @@ def fit(
     ] = None,
     min_rows: Annotated[int | None, typer.Option(help="Fewest rows to accept. \\[default: 3]")] = None,
     seed: Annotated[int, typer.Option(help="The same seed and table give the same model.")] = 0,
+    sep: SepOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    header_row: HeaderRowOption = None,
+    dates: DatesOption = None,
+    sheet: SheetOption = None,
     as_json: JsonOption = False,
+    explain: ExplainOption = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Only train: say nothing of the table, and compare with nothing.")
+    ] = False,
     force: ForceOption = False,
 ) -> None:
     """Train a model that predicts a column of a table. Rows without a value in that column are left out.
@@ -47,20 +77,30 @@ def fit(
     """
     check_out(out, force)
     check_seed(seed)
+    if quiet and (as_json or explain):
+        raise UserError(f"--quiet says nothing, and {'--json' if as_json else '--explain'} does; leave one of them out")
+    options = dialect_options(
+        sep=sep, decimal=decimal, encoding=encoding, header_row=header_row, dates=dates, sheet=sheet
+    )
     with ends_at_once():
         from ncprior.cli.options import choose_inputs
         from ncprior.cli.progress import fit_lines
         from ncprior.cli.summaries import FitSummary, print_fit, print_json
         from ncprior.data import table_files
+        from ncprior.data.inspection import look_at, row_counters
         from ncprior.data.labelled import check_inputs, read_targets
         from ncprior.tables.estimator import NCPRegressor
-    with stoppable(), kept_place(out, force):
+    with stoppable(), kept_place(out, force), incoming(table) as place:
         check_model_name(out)
+        read_with = say_dialect(place, options)
         targets = list(dict.fromkeys(target))
-        chosen = choose_inputs(table, targets, inputs or [], exclude_columns or [])
-        rows = table_files.read(table, [*targets, *chosen])
+        chosen = choose_inputs(place, targets, inputs or [], exclude_columns or [], options)
+        rows = table_files.read(place, [*targets, *chosen], options=options)
         truth, there = read_targets(rows, targets)
-        rows = rows.select(chosen)
+        counters = [] if inputs else row_counters(rows.select(chosen))
+        rows = rows.select([name for name in chosen if name not in counters])
+        if not rows.num_columns:
+            raise UserError(f"{place}: no column is left to predict from; give a table with more columns")
         if not there.all():
             check_inputs(rows)  # before filtering, so that messages have the row numbers of the file
             rows = rows.filter(there)
@@ -76,27 +116,51 @@ def fit(
         model.fit(rows, truth[:, 0] if len(targets) == 1 else truth)
         model.target_names_ = targets
         model.save(out)
+    if quiet:
+        return
     with stoppable(f"the model is in {out}"):
+        by_name = {name: truth[:, i] for i, name in enumerate(targets)}
         summary: FitSummary = {
             "model": str(out),
             "method": method,
+            "read": read_with,
             "targets": targets,
             "rows": int(there.sum()),
             "rows_without_target": int((~there).sum()),
             "columns": [{"name": c.name, "kind": c.kind, "treatment": c.treatment} for c in model.encoder_.columns],
+            "look_at": [
+                *(f"{name!r} has no name and only counts the rows; it was left out" for name in counters),
+                *look_at(rows, by_name, model.encoder_),
+            ],
             "steps": model.steps_,
             "seconds": model.fit_seconds_,
             "held_out": model.validation_,
+            "boosted_trees": boosted_trees(model, rows, by_name),
         }
         if as_json:
             print_json(summary)
         else:
-            print_fit(summary)
+            print_fit(summary, explain=explain)
+
+
+def boosted_trees(model: "NCPRegressor", rows: "pa.Table", targets: "dict[str, np.ndarray]") -> dict[str, float]:
+    """The error of boosted trees for each target, on the rows that the model held out; nothing if it held out none.
+
+    Nor are wide tables compared: trees would take minutes.
+    """
+    from ncprior.experiments.baselines import boosting_error
+
+    held_out = model.fitted_.held_out
+    if held_out is None or not 1 < model.encoder_.width <= MOST_COMPARED:
+        return {}
+    return {name: boosting_error(rows, values, held_out) for name, values in targets.items()}
 
 
 def check_model_name(out: Path) -> None:
     """Raise if the file name of a model is that of a table."""
     from ncprior.data import table_files
 
+    if str(out) == STANDARD:
+        raise UserError("--out -: a model is no text for standard output; choose a name such as model.ncp")
     if any(out.name.lower().endswith(ending) for ending in table_files.FORMATS):
         raise UserError(f"--out {out}: a model is not a table; choose a name such as {out.stem}.ncp")

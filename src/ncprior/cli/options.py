@@ -1,19 +1,30 @@
 """Options that several commands share, and their checks."""
 
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ncprior.cli.interrupts import ends_at_once
 from ncprior.errors import UserError
 from ncprior.files import alone
+from ncprior.terminal import remark
+
+if TYPE_CHECKING:
+    from ncprior.data.formats.dialect import DialectOptions
 
 TableArgument = Annotated[
-    Path, typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet or Arrow file, or a folder of such files.")
+    Path,
+    typer.Argument(
+        metavar="TABLE",
+        help="CSV or other text, JSON lines, Excel, Parquet or Arrow file, a folder of such files, or - for stdin.",
+    ),
 ]
 InputsOption = Annotated[
     list[str] | None, typer.Option(metavar="A,B,C", help="Columns to predict from. \\[default: all others]")
@@ -24,8 +35,88 @@ ExcludeOption = Annotated[
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file of ncprior fit.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file of --out if it exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, for scripts.")]
+ExplainOption = Annotated[bool, typer.Option("--explain", help="Say what the words and numbers mean.")]
 TargetOption = Annotated[str, typer.Option(metavar="COLUMN", help="Column to predict.")]
+_FILES = "How a text file or spreadsheet is written, where that is not found"
+SepOption = Annotated[
+    str | None,
+    typer.Option("--sep", metavar="SIGN", help="Between columns: ',', ';', '|', tab or space.", rich_help_panel=_FILES),
+]
+DecimalOption = Annotated[str | None, typer.Option(metavar=".|,", help="The decimal sign.", rich_help_panel=_FILES)]
+EncodingOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Such as utf-8, cp1252 or utf-16.", rich_help_panel=_FILES)
+]
+HeaderRowOption = Annotated[
+    int | None, typer.Option(metavar="LINE", help="Line with the names, from 1; 0 for none.", rich_help_panel=_FILES)
+]
+DatesOption = Annotated[
+    str | None, typer.Option(metavar="dmy|mdy", help="Whether the day of 05/06/2021 is 5 or 6.", rich_help_panel=_FILES)
+]
+SheetOption = Annotated[str | None, typer.Option(metavar="NAME", help="Sheet of a workbook.", rich_help_panel=_FILES)]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
+
+
+def dialect_options(
+    *,
+    sep: str | None,
+    decimal: str | None,
+    encoding: str | None,
+    header_row: int | None,
+    dates: str | None,
+    sheet: str | None,
+) -> "DialectOptions":
+    """What these options say about the dialect of a file."""
+    with ends_at_once():
+        from ncprior.data.formats.dialect import DialectOptions
+
+    signs = {"decimal": decimal or "", "dates": dates or ""}
+    return DialectOptions(sep, encoding=encoding, header_row=header_row, sheet=sheet, **signs)  # type: ignore[arg-type]
+
+
+def say_dialect(table: Path, options: "DialectOptions") -> str:
+    """Tells how a file is read, unless it is as files should be."""
+    with ends_at_once():
+        from ncprior.data import table_files
+
+    if line := table_files.dialect_in_words(table, options):
+        remark(f"{table.name}: {line}")
+    return line
+
+
+@contextmanager
+def incoming(table: Path) -> Iterator[Path]:
+    """The place of a table; what comes in on standard input is kept in a file until it is used."""
+    if str(table) != STANDARD:
+        yield table
+        return
+    if sys.stdin.isatty():
+        raise UserError("-: stands for standard input, and nothing comes in there; pipe a table into it")
+    with tempfile.TemporaryDirectory() as folder:
+        source = sys.stdin.buffer
+        first = source.read(1 << 16)
+        file = Path(folder) / f"stdin{next((end for mark, end in _MAGIC.items() if first.startswith(mark)), '.csv')}"
+        with file.open("wb") as kept:
+            kept.write(first)
+            shutil.copyfileobj(source, kept, 1 << 20)
+        try:
+            yield file
+        except UserError as error:
+            raise UserError(str(error).replace(str(file), "standard input")) from error
+
+
+STANDARD = "-"
+"""The name of standard input and output."""
+_MAGIC = {
+    **{b"PAR1": ".parquet", b"ARROW1": ".arrow", b"\xff\xff\xff\xff": ".arrow", b"PK\x03\x04": ".xlsx"},
+    **{b"\x1f\x8b": ".csv.gz", b"BZh": ".csv.bz2", b"{": ".jsonl"},
+}
+"""How files begin; all else is text."""
+
+
+def check_standard(out: Path | None, as_json: bool) -> None:
+    """Raise if two things would be written to standard output."""
+    if out is not None and str(out) == STANDARD and as_json:
+        raise UserError("--out - and --json both write to standard output; leave one of them out")
 
 
 def check_seed(seed: int) -> None:
@@ -38,7 +129,7 @@ def check_seed(seed: int) -> None:
 def kept_place(out: Path | None, force: bool, table: Path | None = None) -> Iterator[None]:
     """Check ``--out``, and lock it while the command runs: another command for the same file is refused at once."""
     check_out(out, force, table)
-    if out is None:
+    if out is None or str(out) == STANDARD:
         yield
         return
     with alone(out, f"--out {out}: is being written"):
@@ -48,7 +139,7 @@ def kept_place(out: Path | None, force: bool, table: Path | None = None) -> Iter
 
 def check_out(out: Path | None, force: bool, table: Path | None = None) -> None:
     """Raise, before any work is done, if the result cannot be written to ``--out``."""
-    if out is None:
+    if out is None or str(out) == STANDARD:
         return
     if out.exists() and not force:
         raise UserError(f"--out {out}: exists already; choose another name, or add --force to replace it")
@@ -65,12 +156,18 @@ def split_names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def choose_inputs(path: Path, targets: Sequence[str], inputs: Sequence[str], excluded: Sequence[str]) -> list[str]:
+def choose_inputs(
+    path: Path,
+    targets: Sequence[str],
+    inputs: Sequence[str],
+    excluded: Sequence[str],
+    options: "DialectOptions | None" = None,
+) -> list[str]:
     """The names of the columns to predict from."""
     with ends_at_once():
         from ncprior.data import table_files
 
-    names = dict.fromkeys(table_files.schema_of(path).names)
+    names = dict.fromkeys(table_files.schema_of(path, options=options or table_files.PLAIN).names)
     chosen, left_out = given_columns(inputs, names), set(given_columns(excluded, names))
     if unknown := sorted(left_out - names.keys()):
         raise UserError(f"--exclude-columns: {path} has no column {unknown[0]!r}; it has {_listed(list(names))}")

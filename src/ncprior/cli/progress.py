@@ -179,19 +179,32 @@ def row_bar(total: int | None) -> Iterator[Callable[[int], None]]:
         yield draw
 
 
+class TimeLeft:
+    """The time that runs still take: those of a kind as long as those of it before, others as long as the longest."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+        self.took: dict[str, list[float]] = {}
+
+    def after(self, progress: RunProgress, now: float) -> float:
+        """Seconds left, when a run has just been done."""
+        self.took.setdefault(progress.kind, []).append(now - self.last)
+        self.last = now
+        # The first run of a kind compiles, which the others need not do again.
+        each = {kind: min(took) if len(took) == 2 else sum(took) / len(took) for kind, took in self.took.items()}
+        ahead = progress.ahead or {progress.kind: progress.total - progress.done}
+        return sum(count * each.get(kind, max(each.values())) for kind, count in ahead.items())
+
+
 @contextmanager
 def run_bar() -> Iterator[Callable[[RunProgress], None]]:
     """A progress bar for runs one after the other, with the remaining time; plain lines without a terminal."""
-    console = Terminal(stderr=True)
-    started, before = time.monotonic(), -1
+    console, left = Terminal(stderr=True), TimeLeft()
 
     def state(progress: RunProgress) -> str:
-        nonlocal before
-        before = progress.done - 1 if before < 0 else before  # earlier sessions say nothing about time
-        each = (time.monotonic() - started) / (progress.done - before)
-        seconds = each * (progress.total - progress.done)
-        left = f"{seconds / 60:.0f} min" if seconds >= 100 else f"{seconds:.0f} s"
-        return f"{progress.done}/{progress.total}  {progress.state}, {left} left in all"
+        seconds = left.after(progress, time.monotonic())
+        words = f"{seconds / 60:.0f} min" if seconds >= 100 else f"{seconds:.0f} s"
+        return f"{progress.done}/{progress.total}  {progress.state}, {words} left in all"
 
     if not console.is_terminal:
         yield lambda progress: remark(state(progress))

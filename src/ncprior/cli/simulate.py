@@ -9,15 +9,31 @@ import typer
 
 from ncprior.cli.interrupts import RESUME, ends_at_once, stoppable
 from ncprior.cli.options import (
+    DatesOption,
+    DecimalOption,
+    EncodingOption,
     ExcludeOption,
+    HeaderRowOption,
     InputsOption,
     JsonOption,
     ResumeOption,
+    SepOption,
+    SheetOption,
     TableArgument,
     TargetOption,
+    dialect_options,
+    say_dialect,
     split_names,
 )
-from ncprior.cli.table_experiments import SetOption, chosen_inputs, estimator_arguments, print_table, run_on_table
+from ncprior.cli.table_experiments import (
+    SetOption,
+    check_file,
+    chosen_inputs,
+    estimator_arguments,
+    print_table,
+    recorded,
+    run_on_table,
+)
 from ncprior.terminal import say
 
 if TYPE_CHECKING:
@@ -48,6 +64,12 @@ def simulate(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Two networks, two seeds, 100 labels.")] = False,
     change: SetOption = None,
+    sep: SepOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    header_row: HeaderRowOption = None,
+    dates: DatesOption = None,
+    sheet: SheetOption = None,
     as_json: JsonOption = False,
     out: Annotated[Path, typer.Option(help="Folder for records, figures and report.")] = Path("runs/simulate"),
     resume: ResumeOption = False,
@@ -69,13 +91,18 @@ def simulate(
         from ncprior.experiments import simulate as experiment
 
     fast = experiment.QUICK if quick else {}
+    check_file(table)
     given = {"seeds": seeds, "labels": labels, "rows": rows}
+    options = dialect_options(
+        sep=sep, decimal=decimal, encoding=encoding, header_row=header_row, dates=dates, sheet=sheet
+    )
     config = experiment.Config(
         table=str(table.expanduser().absolute()),
         target=target,
         fingerprint=fingerprint(table.expanduser()),
         rules=tuple(dict.fromkeys([*split_names(rules), experiment.CONTROL])),
-        inputs=chosen_inputs(table.expanduser(), target, inputs, exclude_columns),
+        inputs=chosen_inputs(table.expanduser(), target, inputs, exclude_columns, options),
+        dialect=recorded(options),
         initial=initial,
         batch=batch,
         **{**fast, **{name: value for name, value in given.items() if value is not None}},
@@ -84,6 +111,7 @@ def simulate(
             **estimator_arguments(change or []),
         },
     )
+    say_dialect(table.expanduser(), options)
     loaded = experiment.load(config)  # mistakes in the table come to light before anything is written
     run = partial(experiment.experiment, config, loaded)
     results, report = run_on_table(config, loaded[0], run, name=experiment.NAME, out=out, resume=resume)

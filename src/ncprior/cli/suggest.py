@@ -7,7 +7,26 @@ from typing import Annotated
 import typer
 
 from ncprior.cli.interrupts import ends_at_once, stoppable
-from ncprior.cli.options import ForceOption, JsonOption, ModelArgument, check_out, check_seed, kept_place
+from ncprior.cli.options import (
+    STANDARD,
+    DatesOption,
+    DecimalOption,
+    EncodingOption,
+    ExplainOption,
+    ForceOption,
+    HeaderRowOption,
+    JsonOption,
+    ModelArgument,
+    SepOption,
+    SheetOption,
+    check_out,
+    check_seed,
+    check_standard,
+    dialect_options,
+    incoming,
+    kept_place,
+    say_dialect,
+)
 from ncprior.errors import UserError
 
 MOST_ROWS = 1_000_000
@@ -22,7 +41,8 @@ def suggest(
     *,
     count: Annotated[int, typer.Option("-n", help="How many rows to pick.")] = 10,
     out: Annotated[
-        Path | None, typer.Option(help="File for the rows, .csv or .parquet. \\[default: only print them]")
+        Path | None,
+        typer.Option(help="File for the rows, .csv or .parquet, or - for stdout. \\[default: only print them]"),
     ] = None,
     acquisition: Annotated[
         str,
@@ -43,7 +63,14 @@ def suggest(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
+    sep: SepOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    header_row: HeaderRowOption = None,
+    dates: DatesOption = None,
+    sheet: SheetOption = None,
     as_json: JsonOption = False,
+    explain: ExplainOption = False,
     force: ForceOption = False,
 ) -> None:
     """Choose the rows of a pool of any size that are most worth a label.
@@ -60,29 +87,40 @@ def suggest(
     """
     check_suggest(count, acquisition, temperature, greedy, seed)
     check_out(out, force, pool)
+    check_standard(out, as_json)
+    if exclude is not None and str(exclude) == STANDARD:
+        raise UserError("--exclude -: only the pool can come in on standard input; give a file")
+    known = dialect_options(
+        sep=sep, decimal=decimal, encoding=encoding, header_row=header_row, dates=dates, sheet=sheet
+    )
     with ends_at_once():
         from ncprior.cli.progress import row_bar
         from ncprior.cli.summaries import SuggestSummary, print_json, print_suggest
         from ncprior.data import table_files
         from ncprior.data.column_types import check_held, python_rows
-        from ncprior.tables.columns import count_rows, used_columns
+        from ncprior.tables.columns import count_rows, dialect_of, used_columns, with_reasons
         from ncprior.tables.estimator import NCPRegressor
         from ncprior.tables.pool import Picker
-    with stoppable(), kept_place(out, force, pool):
+    with stoppable(), kept_place(out, force, pool), incoming(pool) as place:
         loaded = NCPRegressor.load(model)
-        picker = Picker(count, acquisition, temperature, seed, id_column)
+        options = dialect_of(loaded, known)
+        read_with = say_dialect(place, options)
+        picker = Picker(count, acquisition, temperature, seed, id_column, options)
         if out:
-            check_held(out, picker.schema(loaded, pool))
+            check_held(out, picker.schema(loaded, place))
         excluded = picker.keys_in(loaded, exclude) if exclude else set()
         with table_files.write(out) if out else nullcontext() as append:
-            with row_bar(count_rows(pool)) as advance:
-                best = picker.pick(loaded, picker.stream(loaded, pool), excluded, advance)
-            suggestions = python_rows(best.rows)  # may fail, so before the file is written
+            with row_bar(count_rows(place)) as advance:
+                best = picker.pick(loaded, picker.stream(loaded, place), excluded, advance)
+            rows = with_reasons(loaded, best.rows)
+            suggestions = python_rows(rows)  # may fail, so before the file is written
             if append:
-                append(best.rows)
+                append(rows)
         summary: SuggestSummary = {
             "pool_rows": best.pool,
+            "read": read_with,
             "excluded": best.excluded,
+            "rule": chosen_by(acquisition, temperature),
             "suggestions": suggestions,
         }
         if out:
@@ -91,7 +129,18 @@ def suggest(
             print_json(summary)
         else:
             inputs = set(used_columns(loaded)) - {id_column}
-            print_suggest(summary, best.rows.select([name for name in best.rows.column_names if name not in inputs]))
+            shown = rows.select([name for name in rows.column_names if name not in inputs])
+            print_suggest(summary, shown, explain=explain, stderr=str(out) == STANDARD)
+
+
+def chosen_by(acquisition: str, temperature: float) -> str:
+    """How rows are chosen, and what their order means, in words."""
+    from ncprior.cli.sentences import order_sentence
+    from ncprior.core.acquisition import SCORES
+    from ncprior.tables.batches import RULES
+
+    entry = RULES[acquisition] if acquisition in RULES else SCORES[acquisition]
+    return order_sentence(acquisition, entry.help, rule=acquisition in RULES, temperature=temperature)
 
 
 def check_suggest(count: int, acquisition: str, temperature: float, greedy: bool, seed: int) -> None:

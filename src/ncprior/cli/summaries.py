@@ -4,12 +4,14 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import pyarrow as pa
 from rich.table import Table
 
+from ncprior.cli import sentences
 from ncprior.cli.console import Terminal
 from ncprior.data import column_values
 from ncprior.data.column_types import python_rows
@@ -35,22 +37,34 @@ class FitSummary(TypedDict):
 
     model: str
     method: str
+    read: str
+    """How the file was written, if not as files should be."""
     targets: list[str]
     rows: int
     rows_without_target: int
     columns: list[ColumnSummary]
+    look_at: list[str]
+    """What a person should look at, as sentences."""
     steps: Sequence[int]
     seconds: float
     held_out: Mapping[str, Any] | None
     """`NCPRegressor.validation_`: numbers, or lists of them if there are several targets."""
+    boosted_trees: dict[str, float]
+    """The error of boosted trees on the same rows, for each target."""
 
 
 class PredictSummary(TypedDict):
     """The output of ``ncprior predict``."""
 
     rows: int
+    read: str
     columns: list[str]
+    targets: list[str]
     level: float
+    unlike: float | None
+    """Share of the rows that are unlike the training rows, if that is known."""
+    promised: Mapping[str, Any] | None
+    """Scores of the rows that were held out in training."""
     scores: dict[str, dict[str, float]]
     not_scored: dict[str, str]
     out: NotRequired[str]
@@ -61,7 +75,10 @@ class SuggestSummary(TypedDict):
     """The output of ``ncprior suggest``."""
 
     pool_rows: int
+    read: str
     excluded: int
+    rule: str
+    """How they were chosen, in words."""
     suggestions: list[Row]
     out: NotRequired[str]
 
@@ -117,14 +134,32 @@ class Scores:
         return results
 
 
+class Familiar:
+    """How many rows are unlike the training rows, counted over the pieces of a table."""
+
+    def __init__(self) -> None:
+        self.rows = self.unlike_rows = 0
+
+    def add(self, columns: Mapping[str, np.ndarray]) -> None:
+        """Counts the rows of one more piece, if its predictions tell their familiarity."""
+        if (values := columns.get("familiarity")) is not None:
+            self.rows += len(values)
+            self.unlike_rows += int((values < sentences.UNLIKE).sum())
+
+    @property
+    def unlike(self) -> float | None:
+        """Their share; None if familiarity is not known."""
+        return self.unlike_rows / self.rows if self.rows else None
+
+
 def print_json(content: Mapping[str, object]) -> None:
     """Print one JSON object. Numbers that are not finite become null."""
     for line in json.dumps(json_value(content), indent=2, allow_nan=False, default=str).split("\n"):
         say(line)
 
 
-def print_fit(summary: FitSummary) -> None:
-    """Print how columns were treated, how good the model is, and where it was saved."""
+def print_fit(summary: FitSummary, *, explain: bool = False) -> None:
+    """Print how columns were treated, what to look at, how good the model is, and where it was saved."""
     console = Terminal()
     table = Table("column", "treatment")
     columns = summary["columns"]
@@ -135,60 +170,119 @@ def print_fit(summary: FitSummary) -> None:
     if more := Counter(column["kind"] for column in columns[shown:]):
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in more.most_common())
         console.print(f"and {more.total():,} more columns: {kinds}")
+    if lines := summary["look_at"]:
+        console.print("Please look at:")
+        for line in [*lines[:_SHOWN], *([f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])]:
+            console.print(f"  - {line}", soft_wrap=True)
     rows = f"{summary['rows']:,} rows"
     if dropped := summary["rows_without_target"]:
         rows += f" ({dropped:,} more have no value of {' and '.join(summary['targets'])} and were left out)"
-    console.print(f"{rows}, up to {max(summary['steps']):,} training steps, {summary['seconds']:.1f} s")
+    steps = f"up to {max(summary['steps']):,} training steps, {summary['seconds']:.1f} s"
+    console.print(f"{rows}, {steps}", soft_wrap=True)
     if held := summary["held_out"]:
         for name, scores in _by_target(held, summary["targets"]).items():
-            console.print(f"held-out rows{name}: {_in_words(scores, 0.9)}")
-        console.print("(a little optimistic: these rows also said when to stop; `ncprior evaluate` is the fair test)")
+            trees = summary["boosted_trees"].get(name)
+            several = len(summary["targets"]) > 1
+            console.print(f"{name}: " * several + sentences.fit_sentence(scores, trees), style="bold", soft_wrap=True)
+            console.print(f"held-out rows{f', {name}' * several}: {_in_words(scores, 0.9)}")
+        fair = "(a little optimistic: these rows also said when to stop; `ncprior evaluate` is the fair test)"
+        console.print(fair, soft_wrap=True)
     else:
         console.print("no rows were held out, so nothing is known of how good the model is")
+    if explain:
+        _explain(console, "typical error", "boosted trees", "interval", "coverage", "NLPD", "held-out rows")
     console.print(f"model: {summary['model']}", soft_wrap=True)
 
 
-def print_predict(summary: PredictSummary, first: pa.Table) -> None:
+def print_predict(summary: PredictSummary, first: pa.Table, *, explain: bool = False, stderr: bool = False) -> None:
     """Print the first rows, unless all are in a file, and how good the predictions are, if the table has the target."""
-    console = Terminal()
+    console = Terminal(stderr=stderr)
     if "out" not in summary:
-        # Only some of the table's own columns, to leave space for the new ones.
-        own = [name for name in first.column_names if name not in summary["columns"]]
-        console.print(rows_table(first.select([*own[: max(1, 9 - len(summary["columns"]))], *summary["columns"]])))
+        # Only some of the table's own columns, to leave space for the new ones; true values stand beside these.
+        true = [name for name in summary["targets"] if name in first.column_names]
+        own = [name for name in first.column_names if name not in (*summary["columns"], *true)]
+        room = max(1, 9 - len(summary["columns"]) - len(true))
+        console.print(rows_table(_as_numbers(first.select([*own[:room], *true, *summary["columns"]]), true)))
+    if summary["unlike"] is not None:
+        console.print(sentences.unlike_sentence(summary["unlike"], summary["rows"]), style="bold", soft_wrap=True)
+    promised = _by_target(summary["promised"], summary["targets"]) if summary["promised"] else {}
     for name, scores in summary["scores"].items():
+        said = sentences.kept_promise(scores, summary["level"], promised.get(name))
+        console.print(f"{name}: " * (len(summary["targets"]) > 1) + said, style="bold", soft_wrap=True)
         console.print(f"{name}: {_in_words(scores, summary['level'])}")
     for name, reason in summary["not_scored"].items():
         console.print(f"{name}: not compared with predictions ({reason})")
-    if "out" in summary:
+    if explain:
+        known = ("familiarity",) if summary["unlike"] is not None else ()
+        _explain(console, "uncertainty", "noise", "interval", "typical error", "coverage", "NLPD", *known)
+    if stderr:
+        console.print(f"{summary['rows']:,} rows")
+    elif "out" in summary:
         console.print(f"{summary['rows']:,} rows: {summary['out']}", soft_wrap=True)
     elif summary["rows"] > len(first):
         console.print(f"the first of {summary['rows']:,} rows; --out FILE writes all", soft_wrap=True)
 
 
-def print_suggest(summary: SuggestSummary, rows: pa.Table) -> None:
-    """Print the rows to label, and where they were written."""
-    console = Terminal()
-    console.print(rows_table(rows))
+def print_suggest(summary: SuggestSummary, rows: pa.Table, *, explain: bool = False, stderr: bool = False) -> None:
+    """Print the rows to label, why, and where they were written."""
+    console = Terminal(stderr=stderr)
+    why = rows["why"].to_pylist() if "why" in rows.column_names else []
+    shown = rows.drop_columns(["why"]) if why else rows
+    console.print(rows_table(shown))
+    for number, reason in enumerate(why[:_MANY], 1):
+        console.print(f"{number:>4}. {reason}")
+    if len(why) > _MANY:
+        console.print(f"and {len(why) - _MANY:,} more")
+    console.print(summary["rule"], style="bold", soft_wrap=True)
     excluded = f", {summary['excluded']:,} of them excluded" if summary["excluded"] else ""
     console.print(f"from a pool of {summary['pool_rows']:,} rows{excluded}")
-    if "out" in summary:
+    if explain:
+        _explain(console, "information gain", "uncertainty", "noise")
+    if "out" in summary and not stderr:
         console.print(f"rows to label: {summary['out']}", soft_wrap=True)
 
 
+def _explain(console: Terminal, *names: str) -> None:
+    for line in sentences.explained(names):
+        console.print(f"  {line}", soft_wrap=True)
+
+
 def rows_table(rows: pa.Table) -> Table:
-    """Rows as a table for the terminal."""
+    """Rows as a table for the terminal; the numbers of a column have the same number of decimals."""
     table = Table(*rows.column_names)
-    for row in python_rows(rows):
-        table.add_row(*(_short(value) for value in row.values()))
+    values = python_rows(rows)
+    columns = [_same_decimals([row[name] for row in values]) for name in rows.column_names]
+    for row in zip(*columns, strict=True):
+        table.add_row(*row)
     return table
+
+
+def _as_numbers(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The rows with these columns as numbers, if they read as such."""
+    for name in names:
+        with suppress(UserError):
+            numbers = column_values.numbers(name, rows[name], 1)[0]
+            rows = rows.set_column(rows.column_names.index(name), name, [pa.array(numbers, from_pandas=True)])
+    return rows
+
+
+def _same_decimals(values: Sequence[object]) -> list[str]:
+    """Values as text: numbers with as many decimals as four digits of the largest need."""
+    sizes = [abs(value) for value in values if isinstance(value, float) and math.isfinite(value) and value]
+    largest = max(sizes, default=1.0)
+    if not 1e-4 <= largest < 1e9:
+        return [f"{value:.4g}" if isinstance(value, float) else _short(value) for value in values]
+    whole = all(size == round(size) for size in sizes)
+    decimals = 0 if whole else max(0, 3 - math.floor(math.log10(largest)))
+    return [f"{value:.{decimals}f}" if isinstance(value, float) else _short(value) for value in values]
 
 
 def _by_target(held: Mapping[str, Any], targets: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Scores on held-out rows by target. With several targets, `NCPRegressor.validation_` has lists."""
     if len(targets) == 1:
-        return {"": held}
+        return {targets[0]: held}
     return {
-        f", {name}": {key: value[i] if isinstance(value, list) else value for key, value in held.items()}
+        name: {key: value[i] if isinstance(value, list) else value for key, value in held.items()}
         for i, name in enumerate(targets)
     }
 
@@ -199,6 +293,4 @@ def _in_words(scores: Mapping[str, Any], level: float) -> str:
 
 
 def _short(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return "" if value is None else str(value)

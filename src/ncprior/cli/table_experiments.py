@@ -9,10 +9,12 @@ import typer
 
 from ncprior.cli.changes import parse
 from ncprior.cli.interrupts import ends_at_once
+from ncprior.cli.options import STANDARD
 from ncprior.errors import UserError
-from ncprior.terminal import say
+from ncprior.terminal import remark, say
 
 if TYPE_CHECKING:
+    from ncprior.data.formats.dialect import DialectOptions
     from ncprior.data.labelled import Labelled
     from ncprior.experiments import evaluate, simulate
     from ncprior.experiments.records import Records
@@ -56,6 +58,8 @@ def run_on_table(
         from ncprior.tables.estimator import NCPRegressor
         from ncprior.tables.options import FitOptions
 
+    for counter in data.left_out:
+        remark(f"{counter!r} has no name and only counts the rows; it was left out")
     # Raises on mistakes in --set, before anything is written.
     FitOptions.of(NCPRegressor(**config.estimator)).settings_for(len(data.targets))
     with Records.running(out, name, dataclasses.asdict(config), resume=resume) as records:
@@ -64,14 +68,32 @@ def run_on_table(
         return results, str(report(out))
 
 
+def check_file(table: Path) -> None:
+    """Raise if the table is standard input: a run that is taken up again needs its table."""
+    if str(table) == STANDARD:
+        raise UserError("-: a run keeps the place of its table, and standard input has none; save the table to a file")
+
+
+def recorded(options: "DialectOptions") -> dict[str, str | int]:
+    """What is known about the dialect of the table, for the configuration of a run."""
+    known = {name: value for name, value in dataclasses.asdict(options).items() if value not in (None, "")}
+    return dict(known)
+
+
 def chosen_inputs(
-    table: Path, target: str, inputs: Sequence[str] | None, excluded: Sequence[str] | None
+    table: Path,
+    target: str,
+    inputs: Sequence[str] | None,
+    excluded: Sequence[str] | None,
+    options: "DialectOptions",
 ) -> tuple[str, ...] | None:
     """The columns to predict from, as in `fit`; None if no option names any."""
     with ends_at_once():
         from ncprior.cli.options import choose_inputs
 
-    return tuple(choose_inputs(table, [target], inputs or (), excluded or ())) if inputs or excluded else None
+    if not inputs and not excluded:
+        return None
+    return tuple(choose_inputs(table, [target], inputs or (), excluded or (), options))
 
 
 def estimator_arguments(changes: Sequence[str]) -> "Arguments":

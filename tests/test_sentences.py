@@ -1,0 +1,271 @@
+"""Results in sentences, as golden text: each says the right thing for numbers worked out by hand."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ncprior.cli import summaries
+from ncprior.cli.evaluate import spreads
+from ncprior.cli.progress import TimeLeft
+from ncprior.cli.sentences import (
+    explained,
+    familiarity_sentence,
+    fit_sentence,
+    kept_promise,
+    number,
+    order_sentence,
+    share,
+)
+from ncprior.experiments.runs import RunProgress
+from ncprior.report.headline import in_words
+from ncprior.report.terms import TERMS, explanation
+
+HELD_OUT = {"rmse": 4.23, "nlpd": 2.81, "coverage": 0.912, "rows": 103}
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "118")
+
+
+def test_numbers_and_shares():
+    assert [number(value) for value in (4.23, 11.6, 0.0123, 1234.5, 0, 1e-9, 99.96)] == [
+        *("4.2", "11.6", "0.012", "1,234", "0", "1e-09", "100.0")
+    ]
+    assert [share(value) for value in (0.9, 0.91, 0.87, 0.61, 0.99, 1.0, 0.5, 0.01)] == [
+        *("9 in 10", "9 in 10", "87 in 100", "6 in 10", "99 in 100", "all", "5 in 10", "1 in 100")
+    ]
+
+
+def test_after_fit():
+    assert fit_sentence(HELD_OUT, 4.61) == (
+        "Typical error ± 4.2 (boosted trees: 4.6). 9 in 10 true values fall inside the 90% interval, for rows like "
+        "these."
+    )
+    assert fit_sentence({**HELD_OUT, "coverage": 1.0}, None) == (
+        "Typical error ± 4.2. All true values fall inside the 90% interval, for rows like these."
+    )
+    assert fit_sentence({**HELD_OUT, "coverage": 0.875, "rows": 8}, None) == (
+        "Typical error ± 4.2. 7 of 8 true values fall inside the 90% interval, for rows like these."
+    )
+
+
+def test_after_predict():
+    """A new user's case: told 99% inside at fit, and 61% came."""
+    promised = {"rmse": 4.2, "coverage": 0.99, "nlpd": 2.8, "rows": 70}
+    assert kept_promise({"rmse": 11.6, "coverage": 0.61, "rows": 330}, 0.9, promised) == (
+        "Promised: 90% of the true values inside the interval and a typical error of ± 4.2. Came: 61% inside, and "
+        "± 11.6, in 330 rows. The promise was not kept: these rows differ from those of training, or the world has "
+        "changed."
+    )
+    assert kept_promise({"rmse": 4.3, "coverage": 0.89, "rows": 330}, 0.9, promised).endswith("The promise was kept.")
+    assert kept_promise({"rmse": 4.3, "coverage": 0.79, "rows": 10}, 0.9, promised).endswith("The promise was kept.")
+    assert kept_promise({"rmse": 9.0, "coverage": 0.9, "rows": 330}, 0.9, promised).endswith(
+        "Errors are larger than promised, but the intervals allow for it."
+    )
+    assert kept_promise({"rmse": 4.0, "coverage": 0.99, "rows": 330}, 0.9, None) == (
+        "Promised: 90% of the true values inside the interval. Came: 99% inside, and ± 4.0, in 330 rows. "
+        "The promise was kept; the intervals are wider than they need be."
+    )
+
+
+def test_familiarity():
+    values = np.linspace(0, 1, 1_000)
+    assert familiarity_sentence(values) == "These rows are like the training rows (see column familiarity)."
+    values[:120] = 0.01
+    unlike = "12% of these rows are unlike the training rows (see column familiarity)."
+    assert familiarity_sentence(np.r_[np.full(120, 0.01), np.full(880, 0.5)]) == unlike
+    counted = summaries.Familiar()
+    assert counted.unlike is None
+    for part in (np.full(120, 0.01), np.full(880, 0.5)):
+        counted.add({"mean": part, "familiarity": part})
+    assert counted.unlike == pytest.approx(0.12)
+
+
+def test_after_suggest():
+    assert order_sentence("kmeans_inputs", "rows spread over the pool", rule=True) == (
+        "Chosen by kmeans_inputs: rows spread over the pool. They are in the order in which they were picked: each is "
+        "unlike those above it, so begin at the top."
+    )
+    assert "The highest comes first" in order_sentence("uncertainty", "x", rule=False)
+    assert "drawn at random" in order_sentence("uncertainty", "x", rule=False, temperature=0.5)
+    assert "drawn at random" in order_sentence("random", "x", rule=False)
+
+
+def test_every_term_is_explained_once():
+    assert explained(["NLPD"]) == [f"NLPD: {TERMS['NLPD']}"]
+    assert explanation("RMSE") == TERMS["typical error"]
+    assert explanation("Detection (AUROC)") == TERMS["detection"]
+    assert explanation("Method") == ""
+
+
+# Whole summaries
+
+
+def test_the_summary_of_fit(capsys):
+    columns = [{"name": "t", "kind": "number", "treatment": "number, median 380 (in K)"}]
+    columns += [{"name": "n", "kind": "left out", "treatment": "left out: constant"}]
+    summaries.print_fit(
+        {
+            "model": "m.ncp",
+            "method": "bbb+ncp",
+            "read": "read with ';'",
+            "targets": ["y"],
+            "rows": 1030,
+            "rows_without_target": 2,
+            "columns": columns,
+            "look_at": ["'n': the same in every row, so nothing can be learned from it"],
+            "steps": [760, 1140],
+            "seconds": 12.34,
+            "held_out": HELD_OUT,
+            "boosted_trees": {"y": 4.61},
+        },
+        explain=True,
+    )
+    assert (
+        capsys.readouterr().out
+        == f"""\
+┏━━━━━━━━┳━━━━━━━━━━━━━━━━━━━━━━━━━━━┓
+┃ column ┃ treatment                 ┃
+┡━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━━━━━━━━┩
+│ t      │ number, median 380 (in K) │
+│ n      │ left out: constant        │
+└────────┴───────────────────────────┘
+Please look at:
+  - 'n': the same in every row, so nothing can be learned from it
+1,030 rows (2 more have no value of y and were left out), up to 1,140 training steps, 12.3 s
+Typical error ± 4.2 (boosted trees: 4.6). 9 in 10 true values fall inside the 90% interval, for rows like these.
+held-out rows: RMSE 4.23, NLPD 2.81; the 90% interval holds 91.2% of 103 rows
+(a little optimistic: these rows also said when to stop; `ncprior evaluate` is the fair test)
+  typical error: {TERMS["typical error"]}
+  boosted trees: {TERMS["boosted trees"]}
+  interval: {TERMS["interval"]}
+  coverage: {TERMS["coverage"]}
+  NLPD: {TERMS["NLPD"]}
+  held-out rows: {TERMS["held-out rows"]}
+model: m.ncp
+"""
+    )
+
+
+def test_the_summary_of_predict(capsys):
+    """True values stand beside predictions, and the numbers of a column have as many decimals."""
+    scores = {"rmse": 11.6, "nlpd": 3.9, "coverage": 0.61, "rows": 330}
+    first = pa.table(
+        {"a": [1.0, 2.0], "b": ["x", "y"], "y": ["10.5", "11"], "mean": [9.123456, 100.5], "std": [0.1, 2]}
+    )
+    summaries.print_predict(
+        {
+            "rows": 330,
+            "read": "",
+            "columns": ["mean", "std"],
+            "targets": ["y"],
+            "level": 0.9,
+            "unlike": 0.12,
+            "promised": HELD_OUT,
+            "scores": {"y": scores},
+            "not_scored": {},
+        },
+        first,
+    )
+    assert (
+        capsys.readouterr().out
+        == """\
+┏━━━┳━━━┳━━━━━━━┳━━━━━━━┳━━━━━━━┓
+┃ a ┃ b ┃ y     ┃ mean  ┃ std   ┃
+┡━━━╇━━━╇━━━━━━━╇━━━━━━━╇━━━━━━━┩
+│ 1 │ x │ 10.50 │ 9.1   │ 0.100 │
+│ 2 │ y │ 11.00 │ 100.5 │ 2.000 │
+└───┴───┴───────┴───────┴───────┘
+12% of these rows are unlike the training rows (see column familiarity).
+PROMISE
+y: RMSE 11.6, NLPD 3.9; the 90% interval holds 61.0% of 330 rows
+the first of 330 rows; --out FILE writes all
+""".replace("PROMISE", kept_promise(scores, 0.9, HELD_OUT))
+    )
+
+
+def test_the_summary_of_suggest(capsys):
+    rows = pa.table(
+        {"rank": [1, 2], "row": [7, 3], "uncertainty": [0.5, 0.25], "why": ["far from all labelled rows in age", "x"]}
+    )
+    said = {
+        "pool_rows": 330,
+        "read": "",
+        "excluded": 30,
+        "rule": "Chosen by k_center: the farthest.",
+        "suggestions": [],
+    }
+    summaries.print_suggest({**said, "out": "a.csv"}, rows)
+    assert (
+        capsys.readouterr().out
+        == """\
+┏━━━━━━┳━━━━━┳━━━━━━━━━━━━━┓
+┃ rank ┃ row ┃ uncertainty ┃
+┡━━━━━━╇━━━━━╇━━━━━━━━━━━━━┩
+│ 1    │ 7   │ 0.5000      │
+│ 2    │ 3   │ 0.2500      │
+└──────┴─────┴─────────────┘
+   1. far from all labelled rows in age
+   2. x
+Chosen by k_center: the farthest.
+from a pool of 330 rows, 30 of them excluded
+rows to label: a.csv
+"""
+    )
+    summaries.print_suggest({**said, "out": "-"}, rows, stderr=True)
+    assert capsys.readouterr().out == ""
+
+
+def method(rmse, nlpd, coverage, detection=None):
+    values = {"rmse": rmse, "nlpd": nlpd, "coverage": coverage, "crps": 1.0, "seconds": 1.0}
+    values |= {} if detection is None else {"detection": detection}
+    return {name: {"mean": value, "std": 0.1} for name, value in values.items()} | {"runs": 3}
+
+
+def test_the_headline_of_evaluate():
+    methods = {
+        "ncp": method(4.2, 2.8, 0.91, 0.62),
+        "boosting": method(4.6, 3.0, 0.84, 0.5),
+        "forest": method(5.0, 3.1, 0.88, 0.80),
+    }
+    assert in_words({"methods": methods}) == [
+        "good: the typical error is ± 4.2, 9% lower than that of boosted trees (± 4.6), the best of the others",
+        "good: 91% of the true values were inside the 90% intervals (a random forest: 88%)",
+        "good: in errors and honest uncertainty taken together (NLPD), it is ahead of boosted trees by 0.2 nats",
+        "not so good: rows unlike those of training are more uncertain than others in 62% of pairs (50% is chance); "
+        "a random forest is better at that: 80%",
+    ]
+    methods |= {"ncp": method(5.0, 3.3, 0.75)}
+    assert in_words({"methods": methods}) == [
+        "not so good: the typical error is ± 5, 9% higher than that of boosted trees (± 4.6), the best of the others",
+        "not so good: 75% of the true values were inside the 90% intervals, which are too narrow "
+        "(a random forest: 88%)",
+        "not so good: in errors and honest uncertainty taken together (NLPD), boosted trees is ahead of it by 0.3 nats",
+    ]
+    assert in_words({"methods": {"ncp": method(5.0, 3.3, 0.97)}}) == [
+        "good: the typical error is ± 5",
+        "not so good: 97% of the true values were inside the 90% intervals, which are wider than they need be",
+    ]
+    failed = {**method(5.0, 3.3, 0.9), "rmse": {"mean": None, "std": None}, "nlpd": {"mean": None, "std": None}}
+    assert len(in_words({"methods": {"ncp": method(5.0, 3.3, 0.9), "mean": failed}})) == 1
+
+
+def test_columns_of_evaluate_have_as_many_decimals():
+    assert spreads([{"mean": 12.345, "std": 1.0}, None, {"mean": 0.5, "std": 0.25}, {"mean": None, "std": None}]) == [
+        *("12.35 ± 1.00", "-", "0.50 ± 0.25", "-")
+    ]
+
+
+def test_the_time_left_knows_that_methods_take_their_time():
+    left = TimeLeft()
+    left.last = 0.0
+    plan = ["slow", "quick"] * 3
+    took = {"slow": 60.0, "quick": 1.0}
+    now, said = 0.0, []
+    for done, kind in enumerate(plan, 1):
+        now += took[kind]
+        ahead = {name: plan[done:].count(name) for name in took}
+        said.append(left.after(RunProgress(done, len(plan), "", kind, ahead), now))
+    assert said[1:] == [122, 62, 61, 1, 0]
+    assert said == sorted(said, reverse=True)
