@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from ncprior.data import table_files
 from ncprior.data.encoding import Encoder, Group
+from ncprior.data.frames import as_table
 from ncprior.data.labelled import check_inputs
-from ncprior.data.table_files import as_table
 from ncprior.errors import UserError
 
 

@@ -36,7 +36,7 @@ def test_the_code_in_the_guide_to_tables_runs(tmp_path, monkeypatch):
     text = (EXAMPLES.parent / "docs" / "guides" / "tables.md").read_text()
     block, registration = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     rows = np.random.default_rng(0).normal(size=(12, 2))
-    names = {"X": rows, "y": rows[:, 0], "X_new": rows, "X_pool": rows}
+    names = {"X": rows, "y": rows[:, 0], "X_new": rows, "y_new": rows[:, 1], "X_pool": rows}
     exec(block, names)
     assert (tmp_path / "model.ncp").exists()
     assert names["functions"].shape == (20, 12)

@@ -136,7 +136,8 @@ def test_on_a_terminal_only_rich_moves_the_cursor(tmp_path):
     lines = [f'"{EVIL}",x', *(f'"{EVIL}",{i}' for i in range(60)), ""]
     (tmp_path / "t.csv").write_text("\n".join(lines), newline="")
     parent, child = os.openpty()
-    with subprocess.Popen([NCPRIOR, "predict", "m.ncp", "t.csv"], stdout=child, stderr=child, cwd=tmp_path) as process:
+    command, wide = [NCPRIOR, "predict", "m.ncp", "t.csv"], os.environ | {"COLUMNS": "200"}
+    with subprocess.Popen(command, stdout=child, stderr=child, cwd=tmp_path, env=wide) as process:
         os.close(child)
         said = b""
         try:

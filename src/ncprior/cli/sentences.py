@@ -60,7 +60,7 @@ def fit_sentence(held_out: Mapping[str, Any], boosting: float | None) -> str:
 def familiarity_sentence(familiarity: np.ndarray) -> str:
     """How many rows are unlike the training rows, by their familiarity.
 
-    >>> familiarity_sentence(np.array([0.01, 0.5, 0.9, 0.3]))
+    >>> familiarity_sentence(np.repeat([0.01, 0.5, 0.9, 0.3], 10))
     '25% of these rows are unlike the training rows (see column familiarity).'
     """
     return unlike_sentence(float(np.mean(familiarity < UNLIKE)), len(familiarity))
