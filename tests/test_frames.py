@@ -2,7 +2,9 @@
 
 import warnings
 
+import duckdb
 import numpy as np
+import polars
 import pyarrow as pa
 import pyarrow.dataset as pa_dataset
 import pytest
@@ -25,12 +27,11 @@ def model():
 
 
 def duckdb_relation(table):
-    duckdb = pytest.importorskip("duckdb")
     return duckdb.connect().from_arrow(table)
 
 
 def polars_frame(table):
-    return pytest.importorskip("polars").from_arrow(table)
+    return polars.from_arrow(table)
 
 
 KINDS = {

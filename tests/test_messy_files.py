@@ -6,6 +6,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+import openpyxl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -371,8 +372,6 @@ def test_json_lines_that_are_refused(tmp_path, content, line):
 
 
 def workbook(folder, sheets):
-    openpyxl = pytest.importorskip("openpyxl")
-    pytest.importorskip("python_calamine")
     book = openpyxl.Workbook()
     book.remove(book.active)
     for name, rows in sheets.items():
@@ -402,7 +401,6 @@ def test_excel(tmp_path):
 
 
 def test_a_damaged_workbook(tmp_path):
-    pytest.importorskip("python_calamine")
     with pytest.raises(UserError, match=r"t\.xlsx: not an Excel file, or damaged"):
         table_files.read(write(tmp_path, b"PK\x03\x04 no", "t.xlsx"))
 
