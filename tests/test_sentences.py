@@ -17,7 +17,7 @@ from ncprior.cli.sentences import (
     share,
 )
 from ncprior.experiments.runs import RunProgress
-from ncprior.report.headline import in_words
+from ncprior.report.headline import in_words, lead, settled
 from ncprior.report.terms import TERMS, explanation
 
 HELD_OUT = {"rmse": 4.23, "nlpd": 2.81, "coverage": 0.912, "rows": 103}
@@ -217,19 +217,31 @@ rows to label: a.csv
     assert capsys.readouterr().out == ""
 
 
-def method(rmse, nlpd, coverage, detection=None):
-    values = {"rmse": rmse, "nlpd": nlpd, "coverage": coverage, "crps": 1.0, "seconds": 1.0}
-    values |= {} if detection is None else {"detection": detection}
-    return {name: {"mean": value, "std": 0.1} for name, value in values.items()} | {"runs": 3}
+def method(rmse, nlpd, coverage, detection=None, splits=5, seeds=1, **values):
+    """A method with the same numbers on every split, but for those given as lists ``[splits][seeds]``."""
+    means = {"rmse": rmse, "nlpd": nlpd, "coverage": coverage, "crps": 1.0, "seconds": 1.0}
+    means |= {} if detection is None else {"detection": detection}
+    found = {name: {"mean": value, "std": 0.1} for name, value in means.items()}
+    return found | {
+        "runs": splits * seeds,
+        "values": {name: [[value] * seeds] * splits for name, value in means.items()} | values,
+        "risk": {"0.8": None if rmse is None else 0.75 * rmse},
+    }
+
+
+def evaluated(methods, split="gap", rows=1000):
+    count = len(next(iter(methods.values()))["values"]["rmse"])
+    splits = [{"name": str(i), "train": rows, "test": rows} for i in range(count)]
+    return {"methods": methods, "rows": rows, "splits": splits, "config": {"target": "price", "split": split}}
 
 
 def test_the_headline_of_evaluate():
     methods = {
         "ncp": method(4.2, 2.8, 0.91, 0.62),
-        "boosting": method(4.6, 3.0, 0.84, 0.5),
+        "boosting": method(4.6, 3.0, 0.84),
         "forest": method(5.0, 3.1, 0.88, 0.80),
     }
-    assert in_words({"methods": methods}) == [
+    assert in_words(evaluated(methods)) == [
         "good: the typical error is ± 4.2, 9% lower than that of boosted trees (± 4.6), the best of the others",
         "good: 91% of the true values were inside the 90% intervals (a random forest: 88%)",
         "good: in errors and honest uncertainty taken together (NLPD), it is ahead of boosted trees by 0.2 nats",
@@ -237,18 +249,74 @@ def test_the_headline_of_evaluate():
         "a random forest is better at that: 80%",
     ]
     methods |= {"ncp": method(5.0, 3.3, 0.75)}
-    assert in_words({"methods": methods}) == [
+    assert in_words(evaluated(methods)) == [
         "not so good: the typical error is ± 5, 9% higher than that of boosted trees (± 4.6), the best of the others",
         "not so good: 75% of the true values were inside the 90% intervals, which are too narrow "
         "(a random forest: 88%)",
-        "not so good: in errors and honest uncertainty taken together (NLPD), boosted trees is ahead of it by 0.3 nats",
+        "not so good: in errors and honest uncertainty taken together (NLPD), boosted trees are ahead of it by "
+        "0.3 nats",
     ]
-    assert in_words({"methods": {"ncp": method(5.0, 3.3, 0.97)}}) == [
+    assert in_words(evaluated({"ncp": method(5.0, 3.3, 0.97)})) == [
         "good: the typical error is ± 5",
         "not so good: 97% of the true values were inside the 90% intervals, which are wider than they need be",
     ]
     failed = {**method(5.0, 3.3, 0.9), "rmse": {"mean": None, "std": None}, "nlpd": {"mean": None, "std": None}}
-    assert len(in_words({"methods": {"ncp": method(5.0, 3.3, 0.9), "mean": failed}})) == 1
+    assert len(in_words(evaluated({"ncp": method(5.0, 3.3, 0.9), "mean": failed}))) == 1
+
+
+def test_few_splits_settle_nothing():
+    methods = {"ncp": method(4.2, 2.8, 0.91, 0.9, splits=4), "gp": method(4.6, 3.0, 0.88, 0.8, splits=4)}
+    said = in_words(evaluated(methods))
+    assert said == [
+        "good: 91% of the true values were inside the 90% intervals (a Gaussian process: 88%)",
+        "unclear: the typical error is ± 4.2, 9% lower than that of a Gaussian process (± 4.6), the best of the "
+        "others, but 4 splits settle nothing",
+        "unclear: rows unlike those of training are more uncertain than others in 90% of pairs (50% is chance); next "
+        "is a Gaussian process with 80%, but 4 splits settle nothing",
+        "unclear: in errors and honest uncertainty taken together (NLPD), it is ahead of a Gaussian process by 0.2 "
+        "nats, but 4 splits settle nothing",
+    ]
+    same = {"ncp": method(4.2, 2.8, 0.91, splits=1), "mean": method(4.21, 3.0, 0.88, splits=1)}
+    assert in_words(evaluated(same))[1].endswith("the best of the others, but one split settles nothing")
+    assert in_words(evaluated({"ncp": method(4.2, 2.8, 0.8)}, rows=20))[1] == (
+        "unclear: 80% of the true values were inside the 90% intervals, and 20 rows settle nothing"
+    )
+
+
+def test_splits_or_seeds_that_disagree_settle_nothing():
+    other = method(4.6, 3.0, 0.9)
+    torn = method(4.2, 2.8, 0.9, rmse=[[4.0]] * 3 + [[4.7]] * 2)
+    assert settled(torn, other, "rmse") == ("unclear", "it is better on 3 of 5 splits")
+    # Each seed alone would settle it, but they say the opposite of each other.
+    seeds = method(4.5, 2.8, 0.9, rmse=[[4.0, 5.0]] * 5, seeds=2)
+    assert settled(seeds, other, "rmse") == ("unclear", "it is better on 5 of 10 runs")
+    agreed = method(4.2, 2.8, 0.9, rmse=[[4.0, 4.3]] * 4 + [[4.0, 4.9]], seeds=2)
+    assert settled(agreed, other, "rmse") == ("holds", "")
+    assert settled(other, agreed, "rmse") == ("does not hold", "")
+    # The mean may be better by one split alone.
+    lucky = method(4.2, 2.8, 0.9, rmse=[[4.7]] * 4 + [[2.2]])
+    assert in_words(evaluated({"ncp": lucky, "mean": other}))[1].startswith(
+        "unclear: the typical error is ± 4.2, 9% lower"
+    )
+    assert in_words(evaluated({"ncp": lucky, "mean": other}))[1].endswith("but most splits say otherwise")
+    # More is better for detection, and nearer is better for coverage. A run that failed is worse than any other.
+    assert settled(method(1, 1, 0.9, 0.9), method(1, 1, 0.9, 0.8), "detection").verdict == "holds"
+    assert settled(method(1, 1, 0.85), method(1, 1, 1.0), "coverage", 0.9).verdict == "holds"
+    assert settled(method(1, 1, 0.9, rmse=[[None]] * 5), other, "rmse").verdict == "does not hold"
+
+
+def test_the_lead_of_evaluate_needs_no_statistics():
+    assert lead(evaluated({"ncp": method(4.2, 2.8, 0.91, 0.97)})) == (
+        "Predictions of price of cases unlike those that it learnt from are typically off by 4.2, and in 91 of 100 "
+        "cases the truth is inside the range that should hold 90. It nearly always notices that such a case is new to "
+        "it (right in 97 of 100 comparisons; chance is 50). If a person takes the fifth of the cases of which it is "
+        "least sure, the typical error of the others is 3.15, 25% less."
+    )
+    few = lead(evaluated({"boosting": method(4.2, 2.8, 0.9, splits=2)}, split="random"))
+    assert few.startswith("Predictions of price are typically off by 4.2, and in 90 of 100")
+    assert few.endswith("This rests on 2 splits: take it as a first impression.")
+    assert "notices" not in few
+    assert "It often misses" in lead(evaluated({"ncp": method(4.2, 2.8, 0.91, 0.6)}))
 
 
 def test_columns_of_evaluate_have_as_many_decimals():

@@ -21,6 +21,7 @@ from ncprior.data.labelled import Labelled
 from ncprior.data.splits import Split
 from ncprior.errors import UserError
 from ncprior.experiments import baselines, evaluate, simulate
+from ncprior.experiments.forecasts import Doubt
 from ncprior.experiments.labels_saved import bootstrap_saving, labels_saved
 from ncprior.experiments.records import Records
 from ncprior.experiments.scores import LEVELS, Standardised, detection, scores
@@ -105,9 +106,8 @@ def test_detection_against_brute_force():
     rng = np.random.default_rng(1)
     outside, inside = rng.integers(0, 6, 40) / 4 + 0.25, rng.integers(0, 6, 30) / 4  # with many ties
     pairs = [1.0 if a > b else 0.5 if a == b else 0.0 for a in outside for b in inside]
-    found = detection(prediction(np.zeros(40), 1.0, outside), prediction(np.zeros(30), 9.0, inside))
-    assert found == pytest.approx(np.mean(pairs))
-    assert detection(prediction(np.zeros(4), 1.0), prediction(np.zeros(4), 2.0)) == 0.5
+    assert detection(Doubt("", outside), Doubt("", inside)) == pytest.approx(np.mean(pairs))
+    assert detection(Doubt("", np.ones(4)), Doubt("", np.ones(4))) == 0.5
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +222,7 @@ def test_held_out_rows_are_not_trained_on_and_the_same_for_all(table):
     assert len(held) == 4
     np.testing.assert_array_equal(np.sort(np.concatenate([train.train, held])), splits[0].train)
     np.testing.assert_array_equal(evaluate.hold_out(config, splits[0])[1], held)
+    assert len(evaluate.hold_out(config_of(table, split="time:day"), splits[0])[1]) == 4
     for other in (config_of(table, held_out=0.0), config_of(table, split="random")):
         assert len(evaluate.hold_out(other, splits[0])[1]) == 0
 
@@ -238,7 +239,7 @@ def test_splits_that_are_asked_for(table):
 
 
 def test_groups_of_methods():
-    assert expand(["ncp", "baselines", "mean"]) == ("ncp", "mean", "linear", "boosting", "forest")
+    assert expand(["ncp", "baselines", "mean"]) == ("ncp", "mean", "linear", "boosting", "forest", "neighbours", "gp")
     assert expand(["ablations"])[:2] == ("ncp", "no-ncp")
 
 
@@ -293,8 +294,13 @@ def test_evaluate_goes_on_to_the_same_numbers(table, tmp_path):
     results = broken.read_json("results.json")
     runs = [broken.read_json(evaluate.run_file(i, "mean", 0)) for i in range(2)]
     assert results["methods"]["mean"]["nlpd"]["mean"] == pytest.approx(np.mean([run["nlpd"] for run in runs]))
-    assert results["methods"]["mean"]["detection"]["mean"] == 0.5
-    assert results["methods"]["ncp"]["runs"] == 4
+    assert "detection" not in results["methods"]["mean"]  # which is as sure of every row as of any other
+    for name in ("ncp", "linear"):
+        assert all(0 <= results["methods"][name][kind]["mean"] <= 1 for kind in ("detection", "shuffled", "far"))
+    ncp = results["methods"]["ncp"]
+    assert ncp["runs"] == 4
+    assert np.mean(ncp["values"]["rmse"]) == pytest.approx(ncp["rmse"]["mean"])
+    assert ncp["risk"]["1.0"] == pytest.approx(ncp["rmse"]["mean"])
 
 
 def test_simulate_goes_on_to_the_same_numbers(table, tmp_path):
@@ -443,14 +449,23 @@ def test_evaluate_in_a_real_process(table, tmp_path, monkeypatch, capsys):
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     heads = [line.split() for line in lines if line.startswith("method")]
-    assert heads == [["method", "rmse", "nlpd", "crps", "coverage", "detection", "seconds"]]
+    assert heads == [
+        ["method", "rmse", "nlpd", "crps", "coverage", "seconds"],
+        ["method", "detection", "shuffled", "far", "rank", "rank_doubt", "aurc"],
+    ]
     findings = lines[: lines.index(next(line for line in lines if line.startswith("method")))]
-    assert len(findings) == 4
-    assert all(line.startswith(("good: ", "not so good: ")) for line in findings)
+    assert len(findings) == 5
+    assert findings[0].startswith("Predictions of y of cases unlike those that it learnt from are typically off by ")
+    assert findings[0].endswith("This rests on 2 splits: take it as a first impression.")
+    assert all(line.startswith(("good: ", "unclear: ", "not so good: ")) for line in findings[1:])
+    assert sum("but 2 splits settle nothing" in line for line in findings) == 3
     assert done.stdout.splitlines()[-1] == f"report: {out / 'report.html'}"
     assert "left in all" in done.stderr
     page, figure = (out / "report.html").read_bytes(), (out / "figures" / "trust.svg").read_bytes()
     assert b"gap in b" in page
+    for name in ("detection", "familiarity"):
+        assert (out / "figures" / f"{name}.png").exists()
+    assert page.index(b'class="lead"') < page.index(b"<li>") < page.index(b"Coverage by familiarity")
     assert html.escape(findings[0]).encode() in page
     assert b"What the words mean" in page
     assert b'<th title="negative log predictive density' in page

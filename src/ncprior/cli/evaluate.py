@@ -62,8 +62,9 @@ def evaluate(
         str,
         typer.Option(
             help="Comma-separated: ncp (the default model), det, bbb, det+ncp, bbb+ncp, odc+ncp; mean, linear, "
-            "boosting, forest, or all four as baselines; no-ncp, one-member, no-early-stopping, constant-gamma, or all "
-            "four and ncp as ablations."
+            "boosting, forest, neighbours, gp (from at most 2,000 rows), or all six as baselines; mapie, mapie-cqr, or "
+            "both as conformal (extra conformal); no-ncp, one-member, no-early-stopping, constant-gamma, or all four "
+            "and ncp as ablations; any installed regressor by its import path, e.g. sklearn.linear_model.BayesianRidge."
         ),
     ] = "ncp,baselines",
     inputs: InputsOption = None,
@@ -76,7 +77,8 @@ def evaluate(
     held_out: Annotated[
         float,
         typer.Option(
-            help="Share of the training rows that is held out with gap and tail, to compare with test rows; 0 for none."
+            help="Share of the training rows that is held out with gap, tail and time, to compare with the test rows; "
+            "0 for none."
         ),
     ] = 0.1,
     quick: Annotated[bool, typer.Option("--quick", help="Two networks, three splits, at most 5000 rows.")] = False,
@@ -100,6 +102,8 @@ def evaluate(
 
       ncprior evaluate houses.csv --target price --split gap --seeds 3 --out runs/houses-gap
 
+      ncprior evaluate houses.csv --target price --split tail --methods ncp,no-ncp,sklearn.linear_model.BayesianRidge
+
       ncprior evaluate trips.parquet --target minutes --split time:start --methods ablations
     """
     with ends_at_once():
@@ -108,7 +112,7 @@ def evaluate(
         from ncprior.data.labelled import fingerprint
         from ncprior.experiments import evaluate as experiment
         from ncprior.experiments.variants import expand
-        from ncprior.report.headline import in_words
+        from ncprior.report.headline import in_words, lead
 
     fast = experiment.QUICK if quick else {}
     check_file(table)
@@ -136,13 +140,15 @@ def evaluate(
     if as_json:
         summaries.print_json({**results, "report": report})
         return
-    for line in in_words(results):
+    for line in (lead(results), *in_words(results)):
         say(line)
-    shown = [m for m in experiment.METRICS if any(m in of for of in results["methods"].values())]
-    columns = [spreads([of.get(metric) for of in results["methods"].values()]) for metric in shown]
-    print_table(["method", *shown], list(zip(results["methods"], *columns, strict=True)))
+    for group in (experiment.OF_PREDICTIONS, experiment.OF_DOUBT):
+        shown = [metric for metric in group if any(metric in of for of in results["methods"].values())]
+        columns = [spreads([of.get(metric) for of in results["methods"].values()]) for metric in shown]
+        print_table(["method", *shown], list(zip(results["methods"], *columns, strict=True)))
     if explain:
-        for line in explained(["typical error", "coverage", "NLPD", "CRPS", "detection", "boosted trees"]):
+        words = ["typical error", "coverage", "NLPD", "CRPS", "detection", "shuffled and far rows", "rank correlation"]
+        for line in explained([*words, "risk-coverage", "boosted trees"]):
             say(f"  {line}")
     say(f"report: {report}")
 

@@ -4,27 +4,26 @@ They are trained on the same encoded columns as the networks.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression
-from sklearn.model_selection import KFold
 from threadpoolctl import threadpool_limits
 
-from ncprior.core.prediction import Prediction
 from ncprior.core.registry import Style
 from ncprior.data.encoding import Encoder
+from ncprior.experiments.conformal import fit_conformal_quantiles, fit_cross_conformal
+from ncprior.experiments.forecasts import Doubt, Fitted, Forecast, held_out_error
+from ncprior.experiments.gaussian_process import fit_gaussian_process
+from ncprior.experiments.neighbours import fit_neighbours
+from ncprior.experiments.regressors import fit_regressor, is_path
 from ncprior.experiments.scores import Standardised
 from ncprior.tables.recipe import shift_and_scale
 
-Fitted = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
-"""Predicts the rows of a matrix: mean, noise and uncertainty, each ``[rows]``."""
-
 _TREES = 200
-_FOLDS = 5
 _ENOUGH = 20_000
 """Rows that a quick comparison learns from: two seconds of a core."""
 _MANY = 100_000
@@ -32,20 +31,19 @@ _MANY = 100_000
 
 
 def fit(name: str, inputs: pa.Table, targets: np.ndarray, seed: int) -> Callable[[pa.Table], Standardised]:
-    """Train the baseline of this name.
+    """Train the baseline of this name, or the regressor at this import path.
 
     Returns:
         A function that predicts the rows of a table.
     """
     encoder = Encoder.fit(inputs)
-    fitted = BASELINES[name].fit(encoder.transform(inputs).astype(np.float64), targets, seed)
+    train = partial(fit_regressor, name) if is_path(name) else {**BASELINES, **CONFORMAL}[name].fit
+    fitted = train(encoder.transform(inputs).astype(np.float64), targets, seed)
     shift, scale = (float(part[0]) for part in shift_and_scale(targets[:, None], None))
 
     def predict(rows: pa.Table) -> Standardised:
-        mean, noise, uncertainty = fitted(encoder.transform(rows).astype(np.float64))
-        # A perfect fit has noise 0, and its density would be infinite.
-        columns = ((mean - shift) / scale, np.maximum(noise / scale, 1e-6), uncertainty / scale)
-        return Standardised(Prediction(*(jnp.asarray(part, jnp.float32)[:, None] for part in columns)), shift, scale)
+        found = fitted(encoder.transform(rows).astype(np.float64))
+        return Standardised(found.standardised(shift, scale), shift, scale, found.doubt)
 
     return predict
 
@@ -73,7 +71,7 @@ def boosting_error(inputs: pa.Table, targets: np.ndarray, held_out: np.ndarray, 
 def fit_mean(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:  # noqa: ARG001
     """A normal with the mean and variance of the training targets."""
     mean, std = targets.mean(), targets.std()
-    return lambda rows: (np.full(len(rows), mean), np.full(len(rows), std), np.zeros(len(rows)))
+    return lambda rows: Forecast(np.full(len(rows), mean), np.full(len(rows), std), np.zeros(len(rows)))
 
 
 def fit_linear(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:  # noqa: ARG001
@@ -81,9 +79,10 @@ def fit_linear(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:  #
     model = BayesianRidge().fit(inputs, targets)
     noise = 1 / np.sqrt(model.alpha_)
 
-    def predict(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def predict(rows: np.ndarray) -> Forecast:
         mean, std = model.predict(rows, return_std=True)
-        return mean, np.full(len(rows), noise), np.sqrt(np.maximum(std**2 - noise**2, 0))
+        uncertainty = np.sqrt(np.maximum(std**2 - noise**2, 0))
+        return Forecast(mean, np.full(len(rows), noise), uncertainty, Doubt("std of the line", uncertainty))
 
     return predict
 
@@ -101,11 +100,12 @@ def fit_boosting(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:
 
         return guess
 
-    errors = np.empty(len(targets))
-    for rows, held in KFold(min(_FOLDS, len(targets)), shuffle=True, random_state=seed).split(inputs):
-        errors[held] = targets[held] - train(rows)(inputs[held])
-    noise, guess = np.sqrt(np.mean(errors**2)), train(np.arange(len(targets)))
-    return lambda rows: (guess(rows), np.full(len(rows), noise), np.zeros(len(rows)))
+    def errors_after(rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        guess = train(rows)
+        return lambda held: targets[held] - guess(inputs[held])
+
+    noise, guess = held_out_error(errors_after, len(targets), seed), train(np.arange(len(targets)))
+    return lambda rows: Forecast(guess(rows), np.full(len(rows), noise), np.zeros(len(rows)))
 
 
 def fit_forest(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:
@@ -137,7 +137,7 @@ def fit_forest(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:
     # At least 1%: with ``a`` of 0, rows on which all trees agree would have no variance.
     noise = np.sqrt(max(constant, 0.01) * errors.mean())
 
-    def predict(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def predict(rows: np.ndarray) -> Forecast:
         total, squares = np.zeros((2, len(rows)))
         for tree in forest.estimators_:
             guess = tree.predict(rows)
@@ -145,16 +145,18 @@ def fit_forest(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:
             squares += guess**2
         mean = total / _TREES
         spread = np.maximum(squares / _TREES - mean**2, 0)
-        return centre + mean, np.full(len(rows), noise), np.sqrt(slope * spread)
+        doubt = Doubt("disagreement of the trees", spread)
+        return Forecast(centre + mean, np.full(len(rows), noise), np.sqrt(slope * spread), doubt)
 
     return predict
 
 
 class Baseline(NamedTuple):
-    """A baseline: how it is written and drawn, and ``fit(inputs, targets, seed)``."""
+    """A baseline: how it is written and drawn, ``fit(inputs, targets, seed)``, and the module that it needs, if any."""
 
     style: Style
     fit: Callable[[np.ndarray, np.ndarray, int], Fitted]
+    needs: str = ""
 
 
 BASELINES = {
@@ -162,5 +164,12 @@ BASELINES = {
     "linear": Baseline(Style("linear", "#56B4E9", "-.", "v"), fit_linear),
     "boosting": Baseline(Style("boosted trees", "#000000", "--", "D"), fit_boosting),
     "forest": Baseline(Style("random forest", "#882255", "-.", "^"), fit_forest),
+    "neighbours": Baseline(Style("nearest neighbours", "#117733", "--", "s"), fit_neighbours),
+    "gp": Baseline(Style("Gaussian process", "#AA4499", "-", "P"), fit_gaussian_process),
 }
 """Every baseline by name."""
+CONFORMAL = {
+    "mapie": Baseline(Style("MAPIE, CV+", "#DDAA33", "-.", "<"), fit_cross_conformal, "mapie"),
+    "mapie-cqr": Baseline(Style("MAPIE, quantiles", "#997700", "--", ">"), fit_conformal_quantiles, "mapie"),
+}
+"""Conformal intervals by name, which need an extra."""

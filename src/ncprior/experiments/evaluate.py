@@ -23,18 +23,36 @@ from ncprior.data.labelled import Labelled
 from ncprior.data.splits import Split, gap_splits, random_splits, tail_splits, time_split
 from ncprior.errors import UserError, check_limits
 from ncprior.experiments import baselines
-from ncprior.experiments.baselines import BASELINES
+from ncprior.experiments.conditional_coverage import Group, UnseenRows, by_familiarity, p_values, pool_groups
 from ncprior.experiments.records import JsonObject, Records, Summary, summary
+from ncprior.experiments.risk_coverage import SHARES, rank_correlation
 from ncprior.experiments.runs import RunProgress
-from ncprior.experiments.scores import LEVELS, Bin, Scores, Standardised, detection, predict, scores
-from ncprior.experiments.variants import DEFAULT_METHODS, GROUPS, METHODS, VARIANTS, Arguments, network
+from ncprior.experiments.scores import LEVELS, Bin, Scores, Standardised, detection, predict, scores, unseen_rows
+from ncprior.experiments.shifts import SHIFTS
+from ncprior.experiments.variants import (
+    DEFAULT_METHODS,
+    GROUPS,
+    METHODS,
+    VARIANTS,
+    Arguments,
+    check_method,
+    network,
+)
 from ncprior.tables.estimator import NCPRegressor
 from ncprior.tables.options import FitOptions
 
 NAME = "evaluate"
-Metric = Literal["rmse", "nlpd", "crps", "coverage", "detection", "seconds"]
-METRICS: tuple[Metric, ...] = ("rmse", "nlpd", "crps", "coverage", "detection", "seconds")
-"""Metrics in the summary of a method; ``detection`` only for splits whose test rows are unlike the training rows."""
+Metric = Literal[
+    "rmse", "nlpd", "crps", "coverage", "detection", "shuffled", "far", "rank", "rank_doubt", "aurc", "seconds"
+]
+OF_PREDICTIONS: tuple[Metric, ...] = ("rmse", "nlpd", "crps", "coverage", "seconds")
+OF_DOUBT: tuple[Metric, ...] = ("detection", "shuffled", "far", "rank", "rank_doubt", "aurc")
+"""Metrics that say whether a method is unsure where it should be. ``detection``, ``shuffled`` and ``far`` are for
+methods that have a doubt, the first only for splits whose test rows are unlike the training rows."""
+METRICS = (*OF_PREDICTIONS, *OF_DOUBT)
+"""All metrics in the summary of a method."""
+UNLIKE = ("gap", "tail", "time")
+"""Kinds of splits whose test rows are unlike the training rows."""
 MOST_SPLITS = {"random": 10, "gap": 20, "tail": 20}
 """Default number of splits of each kind. ``gap`` and ``tail`` take evenly spaced columns of a table that has more."""
 QUICK: dict[str, int] = {"rows": 5_000, "splits": 3}
@@ -62,7 +80,7 @@ class Config:
     dialect: dict[str, str | int] = field(default_factory=dict)
     """What is known about the dialect of a text file: arguments of `DialectOptions`."""
     held_out: float = 0.1
-    """Share of the training rows of ``gap`` and ``tail`` that is held out, to be compared with the test rows."""
+    """Share of the training rows that is held out, unless the split is ``random``, to be compared with test rows."""
     estimator: Arguments = field(default_factory=dict)
     """Arguments of `NCPRegressor` for all networks, in addition to those of a variant."""
 
@@ -71,8 +89,7 @@ class Config:
         if kind not in (*MOST_SPLITS, "time") or (kind == "time") != bool(column):
             raise UserError(f"unknown split {self.split!r}: choose random, gap, tail, or time:COLUMN")
         for name in self.methods:
-            if name not in METHODS:
-                raise UserError(f"unknown method {name!r}: choose from {', '.join([*METHODS, *GROUPS])}")
+            check_method(name)
         if not self.methods:
             raise UserError(f"no method given: choose from {', '.join([*METHODS, *GROUPS])}")
         variants = [VARIANTS[name] for name in self.methods if name in VARIANTS]
@@ -100,8 +117,26 @@ class Run(TypedDict):
     calibration: NotRequired[list[float]]
     bins: NotRequired[list[Bin]]
     seconds: NotRequired[float]
+    rank: NotRequired[float]
+    """Spearman's correlation of the absolute error and the predicted standard deviation."""
+    aurc: NotRequired[float]
+    """Area under the risk-coverage curve, in the unit of the target."""
+    aurc_best: NotRequired[float]
+    """The same if the largest errors were refused first."""
+    risk: NotRequired[list[float]]
+    """The risk-coverage curve, at each of `ncprior.experiments.risk_coverage.SHARES`."""
+    unsure_by: NotRequired[str]
+    """What says how unsure the method is of a row; absent if nothing does."""
+    rank_doubt: NotRequired[float]
+    """The rank correlation of that and the absolute error."""
     detection: NotRequired[float]
-    """How well the uncertainty separates test rows from held-out training rows."""
+    """How well it separates test rows from held-out training rows."""
+    shuffled: NotRequired[float]
+    """How well it separates rows with each column permuted by itself from the rows that they are made of."""
+    far: NotRequired[float]
+    """How well it separates rows with one number moved by four standard deviations from the rows as they are."""
+    groups: NotRequired[list[Group]]
+    """Coverage by familiarity."""
     inside: NotRequired[Scores]
     """Scores on the held-out training rows."""
 
@@ -115,10 +150,24 @@ class MethodResult(TypedDict):
     crps: Summary
     coverage: Summary
     detection: NotRequired[Summary]
+    shuffled: NotRequired[Summary]
+    far: NotRequired[Summary]
+    rank: Summary
+    rank_doubt: NotRequired[Summary]
+    aurc: Summary
     seconds: Summary
+    unsure_by: str | None
     calibration: dict[str, float]
     """Share of the test rows inside the central interval, by its level."""
     bins: list[Bin]
+    risk: dict[str, float | None]
+    """Error of the rows that are kept, by their share."""
+    risk_best: float | None
+    """Area under that curve if the largest errors were refused first."""
+    groups: list[Group]
+    """Coverage by familiarity; empty if the method has no doubt."""
+    values: dict[Metric, list[list[float | None]]]
+    """Every metric of every split and seed; None where a run failed."""
 
 
 class SplitSize(TypedDict):
@@ -162,12 +211,12 @@ def make_splits(config: Config, data: Labelled) -> list[Split]:
 
 
 def hold_out(config: Config, split: Split) -> tuple[Split, np.ndarray]:
-    """Hold out some training rows of a ``gap`` or ``tail`` split, the same ones for every method and seed.
+    """Hold out some training rows of a split whose test rows are unlike them, the same for every method and seed.
 
     Returns:
-        The split without them, and their numbers, of which there are none for other splits.
+        The split without them, and their numbers, of which there are none for random splits.
     """
-    if config.split not in ("gap", "tail") or not config.held_out:
+    if config.split.partition(":")[0] not in UNLIKE or not config.held_out:
         return split, split.train[:0]
     count = max(1, round(config.held_out * len(split.train)))
     held = np.sort(np.random.default_rng(len(split.train)).choice(split.train, count, replace=False))
@@ -181,7 +230,7 @@ def fit(config: Config, data: Labelled, split: Split, method: str, seed: int) ->
         A function that predicts the rows of a table.
     """
     inputs, targets = data.take(split.train)
-    if method in BASELINES:
+    if method not in VARIANTS:
         return baselines.fit(method, inputs, targets, seed)
     model = network(config.estimator, method).set_params(random_state=seed)
     return partial(predict, model.fit_subset(inputs, targets))  # `load` has checked the whole table
@@ -190,21 +239,63 @@ def fit(config: Config, data: Labelled, split: Split, method: str, seed: int) ->
 def evaluate(config: Config, data: Labelled, split: Split, method: str, seed: int) -> Run:
     """Train a method on a split and score it on the test rows. If training fails, the result says why."""
     split, held = hold_out(config, split)
+    like = split.test if config.split == "random" else held
+    about = {"split": split.name, "method": method, "seed": seed}
     started = time.monotonic()
     try:
         predicted = fit(config, data, split, method, seed)
+        seconds = time.monotonic() - started
+        found = score_rows(predicted, data, split, like)
     except UserError as error:  # such as a loss that is not finite; other methods go on
-        return {"split": split.name, "method": method, "seed": seed, "failed": str(error)}
-    seconds = time.monotonic() - started
+        return cast("Run", {**about, "failed": str(error)})
+    return cast("Run", {**about, **found, "seconds": seconds})
+
+
+def score_rows(
+    predicted: Callable[[pa.Table], Standardised], data: Labelled, split: Split, like: np.ndarray
+) -> JsonObject:
+    """Score a trained method on test rows, on rows like those of training, and on rows made to be unlike these.
+
+    Args:
+        predicted: Predicts the rows of a table.
+        data: The table.
+        split: Numbers of training and test rows.
+        like: Numbers of rows like those of training that were not trained on: the test rows themselves if the split is
+            random, held-out rows otherwise. If there are none, the test rows are compared with no others.
+    """
     inputs, targets = data.take(split.test)
-    prediction = predicted(inputs)
-    about = {"split": split.name, "method": method, "seed": seed}
-    found = cast("Run", {**about, **scores(prediction, targets), "seconds": seconds})
-    if len(held):
-        inputs, targets = data.take(held)
-        inside = predicted(inputs)
-        found |= {"detection": detection(prediction, inside), "inside": scores(inside, targets)}
-    return found
+    test = predicted(inputs)
+    found: JsonObject = {**scores(test, targets)}
+    inside, inside_inputs, inside_targets = test, inputs, targets
+    apart = len(like) > 0 and like is not split.test
+    if apart:
+        inside_inputs, inside_targets = data.take(like)
+        inside = predicted(inside_inputs)
+        found["inside"] = scores(inside, inside_targets)
+    if test.doubt is None or inside.doubt is None:
+        return found
+    error = targets - test.shift - test.scale * np.asarray(test.prediction.mean, np.float64)[:, 0]
+    found |= {"unsure_by": test.doubt.name, "rank_doubt": rank_correlation(np.abs(error), test.doubt.values)}
+    if apart:
+        found["detection"] = detection(test.doubt, inside.doubt)
+    if not len(like):
+        return found
+    for name, shift in SHIFTS.items():
+        moved = shift(inside_inputs, data.inputs.take(pa.array(split.train)))
+        if moved is not None and (doubt := predicted(moved).doubt):
+            found[name] = detection(doubt, inside.doubt)
+    groups = _unseen(inside, inside_targets, inside) if apart else None
+    return found | {"groups": by_familiarity(_unseen(test, targets, inside), groups)}
+
+
+def _unseen(rows: Standardised, targets: np.ndarray, inside: Standardised) -> UnseenRows:
+    """Rows with their familiarity: the method's own, or the p-value of its doubt among rows like those of training."""
+    familiarity = rows.familiarity
+    if familiarity is None:
+        assert rows.doubt is not None
+        assert inside.doubt is not None
+        familiarity = p_values(rows.doubt.values, inside.doubt.values)
+    return unseen_rows(rows, targets, familiarity)
 
 
 def load(config: Config) -> tuple[Labelled, list[Split]]:
@@ -269,7 +360,7 @@ def runs(records: Records) -> list[tuple[int, str, int]]:
         (number, method, seed)
         for number in range(len(splits))
         for method in config["methods"]
-        for seed in range(1 if method in BASELINES else config["seeds"])
+        for seed in range(config["seeds"] if method in VARIANTS else 1)
     ]
 
 
@@ -287,31 +378,15 @@ def unfinished(records: Records) -> list[str]:
 
 def write_results(records: Records) -> Results:
     """Write ``results.json``: mean and standard deviation over splits and seeds by method."""
-    by_method: dict[str, list[Run]] = {name: [] for name in records.config["methods"]}
-    failed: list[Run] = []
+    sizes = records.read_json("splits.json")
+    by_split: dict[str, list[list[Run]]] = {name: [[] for _ in sizes["splits"]] for name in records.config["methods"]}
     for run in runs(records):
-        one: Run = records.read_json(run_file(*run))
-        (failed if "failed" in one else by_method[run[1]]).append(one)
-    methods: dict[str, MethodResult] = {}
-    for name, found in by_method.items():
-        if not found:
-            continue
-        curves = np.array([run["calibration"] for run in found], float)
-        methods[name] = {
-            "runs": len(found),
-            "rmse": _over_runs("rmse", found),
-            "nlpd": _over_runs("nlpd", found),
-            "crps": _over_runs("crps", found),
-            "coverage": _over_runs("coverage", found),
-            "seconds": _over_runs("seconds", found),
-            "calibration": dict(zip(map(str, LEVELS), curves.mean(0).tolist(), strict=True)),
-            "bins": pool_bins([run["bins"] for run in found]),
-        }
-        if any("detection" in run for run in found):
-            methods[name]["detection"] = _over_runs("detection", found)
+        by_split[run[1]][run[0]].append(records.read_json(run_file(*run)))
+    failed = [run for splits in by_split.values() for seeds in splits for run in seeds if "failed" in run]
+    methods = {name: found for name, splits in by_split.items() if (found := _over_splits(splits))}
     results = {
         "experiment": NAME,
-        **records.read_json("splits.json"),
+        **sizes,
         "methods": methods,
         "failed": failed,
         "config": records.config,
@@ -320,6 +395,30 @@ def write_results(records: Records) -> Results:
     records.write_json("results.json", results)
     written: Results = records.read_json("results.json")  # in which numbers that are not finite are null
     return written
+
+
+def _over_splits(splits: Sequence[Sequence[Run]]) -> MethodResult | None:
+    """What a method comes to over its runs, by split and seed; None if all of them failed."""
+    found = [run for seeds in splits for run in seeds if "failed" not in run]
+    if not found:
+        return None
+    curves = np.array([run["calibration"] for run in found], float)
+    risks = np.array([run["risk"] for run in found], float).mean(0)
+    measured = [metric for metric in METRICS if any(metric in run for run in found)]
+    return cast(
+        "MethodResult",
+        {
+            "runs": len(found),
+            **{metric: _over_runs(metric, found) for metric in measured},
+            "unsure_by": found[0].get("unsure_by"),
+            "calibration": dict(zip(map(str, LEVELS), curves.mean(0).tolist(), strict=True)),
+            "bins": pool_bins([run["bins"] for run in found]),
+            "risk": dict(zip(map(str, SHARES), risks.tolist(), strict=True)),
+            "risk_best": float(np.mean([run["aurc_best"] for run in found])),
+            "groups": pool_groups([run.get("groups", []) for run in found]),
+            "values": {metric: [[run.get(metric) for run in seeds] for seeds in splits] for metric in measured},
+        },
+    )
 
 
 def _over_runs(metric: Metric, runs: Sequence[Run]) -> Summary:

@@ -1,44 +1,117 @@
-"""The results of ``ncprior evaluate`` in plain sentences: what is good, what is not, and who does it better."""
+"""The results of ``ncprior evaluate`` in plain sentences: what is good, what is not, and who does it better.
+
+A difference between two methods is good or bad news only if the splits settle it; see `settled`.
+"""
 
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ncprior.experiments import evaluate
-from ncprior.experiments.baselines import BASELINES
 from ncprior.experiments.evaluate import MethodResult
-from ncprior.experiments.variants import method_style
+from ncprior.experiments.variants import method_style, subject
+from ncprior.report.claims.verdicts import FEWEST_SEEDS, Verdict, judge, lower
 
 _SAME = 0.02
 """Errors that differ by less than this share are called the same."""
 _CLOSE = 0.05
 """How far the share of rows inside 90% intervals may be off to be called right."""
 _LEVEL = 0.9
+_KEPT = 0.8
+"""Share of the rows that are kept when the most uncertain are left to a person."""
+
+Compared = Literal["rmse", "nlpd", "crps", "coverage", "detection", "shuffled", "far", "rank", "rank_doubt", "aurc"]
 
 
 class Finding(NamedTuple):
-    """A sentence, and whether it is good news about the model."""
+    """A sentence, and whether it is good news about the model; None if that is unclear."""
 
-    good: bool
+    good: bool | None
     text: str
 
 
+class Settled(NamedTuple):
+    """Whether a method is better than another by a metric, and in words why that is unclear, if it is."""
+
+    verdict: Verdict
+    why: str
+
+
+def lead(results: evaluate.Results) -> str:
+    """The results in two or three sentences for people who know no statistics."""
+    methods, target = results["methods"], results["config"]["target"]
+    name = subject(methods)
+    of, error = methods[name], _mean(methods[name], "rmse")
+    unlike = results["config"]["split"].partition(":")[0] in evaluate.UNLIKE
+    rows = " of cases unlike those that it learnt from" if unlike else ""
+    said = f"Predictions of {target}{rows} are typically off by {error:.3g}"
+    said += f", and in {_in_a_hundred(_mean(of, 'coverage'))} cases the truth is inside the range that should hold 90."
+    if "detection" in of:
+        seen = _mean(of, "detection")
+        how = "It nearly always notices" if seen > 0.95 else "It mostly notices" if seen > 0.75 else "It often misses"
+        said += f" {how} that such a case is new to it (right in {_in_a_hundred(seen)} comparisons; chance is 50)."
+    kept = of["risk"].get(str(_KEPT))
+    if kept is not None and np.isfinite(error) and error > 0:
+        fewer = 1 - kept / error
+        said += " If a person takes the fifth of the cases of which it is least sure, the typical error of the others "
+        said += f"is {kept:.3g}" + (f", {fewer:.0%} less." if fewer >= 0.005 else ", which is no less.")
+    count = len(results["splits"])
+    if count < FEWEST_SEEDS:
+        said += f" This rests on {_few(count)}: take it as a first impression."
+    return said
+
+
 def findings(results: evaluate.Results) -> list[Finding]:
-    """What the numbers say about the first method that is not a baseline, compared with the best other method."""
+    """What the numbers say about the first network, compared with the best other method: good news first."""
     methods = results["methods"]
-    name = next((name for name in methods if name not in BASELINES), next(iter(methods)))
+    name = subject(methods)
     others = {other: of for other, of in methods.items() if other != name}
-    found = [_error(methods[name], others), _intervals(methods[name], others)]
+    rows = min(results["rows"], sum(split["test"] for split in results["splits"]))
+    found = [_error(methods[name], others), _intervals(methods[name], others, rows)]
     if "detection" in methods[name]:
         found.append(_detection(methods[name], others))
     if others:
         found.append(_density(methods[name], others))
-    return sorted((one for one in found if one), key=lambda one: not one.good)
+    return sorted((one for one in found if one), key=lambda one: [True, None, False].index(one.good))
 
 
 def in_words(results: evaluate.Results) -> list[str]:
     """The findings as lines, the good ones first."""
-    return [f"{'good' if one.good else 'not so good'}: {one.text}" for one in findings(results)]
+    words = {True: "good", None: "unclear", False: "not so good"}
+    return [f"{words[one.good]}: {one.text}" for one in findings(results)]
+
+
+def settled(of: MethodResult, other: MethodResult, metric: Compared, goal: float | None = None) -> Settled:
+    """Whether a method is better than another: on enough splits, and with every seed.
+
+    Each seed is compared with the other method's mean over its seeds, split by split, and judged by the rule of
+    `ncprior.report.claims.verdicts`. If there are fewer than five splits, or seeds come to different verdicts, it is
+    unclear.
+
+    Args:
+        of: The method.
+        other: The one that it is compared with.
+        metric: What is compared.
+        goal: The best value, if neither the smallest nor, for detection and ranks, the largest is.
+    """
+    own, theirs = (_by_split(one, metric, goal) for one in (of, other))
+    better = lower(own, theirs.mean(1, keepdims=True))
+    splits, seeds = better.shape
+    if splits < FEWEST_SEEDS:
+        return Settled("unclear", f"{_few(splits)} {'settles' if splits == 1 else 'settle'} nothing")
+    verdicts = {judge(better[:, seed]) for seed in range(seeds)}
+    if len(verdicts) == 1 and "unclear" not in verdicts:
+        return Settled(verdicts.pop(), "")
+    runs = f"{splits} splits" if seeds == 1 else f"{splits * seeds} runs"
+    return Settled("unclear", f"it is better on {int(better.sum())} of {runs}")
+
+
+def _by_split(of: MethodResult, metric: Compared, goal: float | None) -> np.ndarray:
+    """How bad a method is, by split and seed; NaN where it failed."""
+    values = np.array(of["values"][metric], float)
+    if goal is not None:
+        return np.abs(values - goal)
+    return -values if metric in ("detection", "shuffled", "far", "rank", "rank_doubt") else values
 
 
 def _error(of: MethodResult, others: dict[str, MethodResult]) -> Finding | None:
@@ -52,21 +125,24 @@ def _error(of: MethodResult, others: dict[str, MethodResult]) -> Finding | None:
     if not np.isfinite(more):
         return None
     compared = f"that of {_title(best)} (± {other:.3g}), the best of the others"
+    verdict, why = settled(of, others[best], "rmse")
     if abs(more) < _SAME:
-        return Finding(True, f"{said}, about {compared}")
-    return Finding(more < 0, f"{said}, {abs(more):.0%} {'lower' if more < 0 else 'higher'} than {compared}")
+        return _judged(f"{said}, about {compared}", "holds" if _splits(of) >= FEWEST_SEEDS else "unclear", why)
+    said = f"{said}, {abs(more):.0%} {'lower' if more < 0 else 'higher'} than {compared}"
+    return _judged(said, verdict if (verdict == "holds") == (more < 0) else "unclear", why)
 
 
-def _intervals(of: MethodResult, others: dict[str, MethodResult]) -> Finding:
+def _intervals(of: MethodResult, others: dict[str, MethodResult], rows: int) -> Finding:
     inside = _mean(of, "coverage")
-    good = abs(inside - _LEVEL) <= _CLOSE
+    off, doubt = abs(inside - _LEVEL), 2 * np.sqrt(_LEVEL * (1 - _LEVEL) / rows)
+    good = True if off <= _CLOSE and doubt <= 2 * _CLOSE else False if off > _CLOSE + doubt else None
     said = f"{inside:.0%} of the true values were inside the 90% intervals"
-    if not good:
+    if good is False:
         said += ", which are too narrow" if inside < _LEVEL else ", which are wider than they need be"
     if others:
         best = min(others, key=lambda name: _or_worst(abs(_mean(others[name], "coverage") - _LEVEL)))
         said += f" ({_title(best)}: {_mean(others[best], 'coverage'):.0%})"
-    return Finding(good, said)
+    return Finding(good, said + f", and {rows} rows settle nothing" * (good is None))
 
 
 def _detection(of: MethodResult, others: dict[str, MethodResult]) -> Finding:
@@ -77,24 +153,34 @@ def _detection(of: MethodResult, others: dict[str, MethodResult]) -> Finding:
         return Finding(found > 0.6, said)
     best = max(rivals, key=lambda name: -_or_worst(-_mean(rivals[name], "detection")))
     other = _mean(rivals[best], "detection")
+    verdict, why = settled(of, rivals[best], "detection")
     if other > found + 0.01:
-        return Finding(False, f"{said}; {_title(best)} is better at that: {other:.0%}")
-    return Finding(found > 0.6, f"{said}; next is {_title(best)} with {other:.0%}")
+        said = f"{said}; {_title(best)} {_is(best)} better at that: {other:.0%}"
+        return _judged(said, "does not hold" if verdict == "does not hold" else "unclear", why)
+    said = f"{said}; next is {_title(best)} with {other:.0%}"
+    return _judged(said, verdict if found > 0.6 or verdict == "unclear" else "does not hold", why)
 
 
 def _density(of: MethodResult, others: dict[str, MethodResult]) -> Finding | None:
-    metric: Literal["nlpd"] = "nlpd"
-    best = min(others, key=lambda name: _or_worst(_mean(others[name], metric)))
-    own, other = _mean(of, metric), _mean(others[best], metric)
+    best = min(others, key=lambda name: _or_worst(_mean(others[name], "nlpd")))
+    own, other = _mean(of, "nlpd"), _mean(others[best], "nlpd")
     if not np.isfinite(own - other):
         return None
-    better = own < other
     what = "errors and honest uncertainty taken together (NLPD)"
-    whose = f"it is ahead of {_title(best)}" if better else f"{_title(best)} is ahead of it"
-    return Finding(better, f"in {what}, {whose} by {abs(own - other):.2g} nats")
+    whose = f"it is ahead of {_title(best)}" if own < other else f"{_title(best)} {_is(best)} ahead of it"
+    verdict, why = settled(of, others[best], "nlpd")
+    said = f"in {what}, {whose} by {abs(own - other):.2g} nats"
+    return _judged(said, verdict if (verdict == "holds") == (own < other) else "unclear", why)
 
 
-def _mean(of: MethodResult, metric: Literal["rmse", "coverage", "detection", "nlpd"]) -> float:
+def _judged(said: str, verdict: Verdict, why: str) -> Finding:
+    """A comparison of means, as good news if it holds, bad news if it does not, and with a reason if it is unclear."""
+    if verdict == "unclear":
+        return Finding(None, f"{said}, but {why or 'most splits say otherwise'}")
+    return Finding(verdict == "holds", said)
+
+
+def _mean(of: MethodResult, metric: Compared) -> float:
     value = of[metric]["mean"]
     return float("nan") if value is None else value
 
@@ -103,6 +189,24 @@ def _or_worst(value: float) -> float:
     return value if np.isfinite(value) else float("inf")
 
 
+def _in_a_hundred(share: float) -> str:
+    return f"{100 * share:.0f} of 100"
+
+
+def _few(splits: int) -> str:
+    return "one split" if splits == 1 else f"{splits} splits"
+
+
+def _splits(of: MethodResult) -> int:
+    return len(of["values"]["rmse"])
+
+
+_NOUNS = {"linear": "a linear model", "forest": "a random forest", "gp": "a Gaussian process", "mean": "the mean"}
+
+
 def _title(name: str) -> str:
-    title = method_style(name).title
-    return f"a {title}" if title in ("random forest", "linear") else title
+    return _NOUNS.get(name, method_style(name).title)
+
+
+def _is(name: str) -> str:
+    return "are" if name in ("boosting", "neighbours") else "is"

@@ -54,6 +54,7 @@ class Section(NamedTuple):
     records: Records
     differences: str = ""  # how the run differs from the full experiment, as a sentence
     headline: tuple[str, ...] = ()  # what was found, in sentences
+    lead: str = ""  # what was found in a few sentences, for people who know no statistics
     terms: tuple[str, ...] = ()  # that are explained at the end, names in `ncprior.report.terms.TERMS`
 
 
