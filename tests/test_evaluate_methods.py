@@ -93,7 +93,7 @@ def test_regressors_by_import_path(path, spread, doubt):
     found = predict(TEST[0])
     assert (found.doubt and found.doubt.name) == doubt
     result = scores(found, TEST[1])
-    assert result["rmse"] < (4 if "QuantileRegressor" in path else 2.5)  # which shrinks all weights to 0 here
+    assert result["rmse"] < (4.5 if "QuantileRegressor" in path else 2.5)  # which shrinks all weights to 0 here
     assert 0.75 < result["coverage"] <= 0.98
     again = baselines.fit(path, *TRAIN, 0)(TEST[0])
     np.testing.assert_array_equal(in_units(found).mean, in_units(again).mean)

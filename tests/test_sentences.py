@@ -217,14 +217,14 @@ rows to label: a.csv
     assert capsys.readouterr().out == ""
 
 
-def method(rmse, nlpd, coverage, detection=None, splits=5, seeds=1, **values):
-    """A method with the same numbers on every split, but for those given as lists ``[splits][seeds]``."""
+def method(rmse, nlpd, coverage, detection=None, splits=5, seeds=1, values=None):
+    """A method with the same numbers on every split, but for the ``values`` of some metrics ``[splits][seeds]``."""
     means = {"rmse": rmse, "nlpd": nlpd, "coverage": coverage, "crps": 1.0, "seconds": 1.0}
     means |= {} if detection is None else {"detection": detection}
     found = {name: {"mean": value, "std": 0.1} for name, value in means.items()}
     return found | {
         "runs": splits * seeds,
-        "values": {name: [[value] * seeds] * splits for name, value in means.items()} | values,
+        "values": {name: [[value] * seeds] * splits for name, value in means.items()} | (values or {}),
         "risk": {"0.8": None if rmse is None else 0.75 * rmse},
     }
 
@@ -285,24 +285,24 @@ def test_few_splits_settle_nothing():
 
 def test_splits_or_seeds_that_disagree_settle_nothing():
     other = method(4.6, 3.0, 0.9)
-    torn = method(4.2, 2.8, 0.9, rmse=[[4.0]] * 3 + [[4.7]] * 2)
+    torn = method(4.2, 2.8, 0.9, values={"rmse": [[4.0]] * 3 + [[4.7]] * 2})
     assert settled(torn, other, "rmse") == ("unclear", "it is better on 3 of 5 splits")
     # Each seed alone would settle it, but they say the opposite of each other.
-    seeds = method(4.5, 2.8, 0.9, rmse=[[4.0, 5.0]] * 5, seeds=2)
+    seeds = method(4.5, 2.8, 0.9, values={"rmse": [[4.0, 5.0]] * 5}, seeds=2)
     assert settled(seeds, other, "rmse") == ("unclear", "it is better on 5 of 10 runs")
-    agreed = method(4.2, 2.8, 0.9, rmse=[[4.0, 4.3]] * 4 + [[4.0, 4.9]], seeds=2)
+    agreed = method(4.2, 2.8, 0.9, values={"rmse": [[4.0, 4.3]] * 4 + [[4.0, 4.9]]}, seeds=2)
     assert settled(agreed, other, "rmse") == ("holds", "")
     assert settled(other, agreed, "rmse") == ("does not hold", "")
     # The mean may be better by one split alone.
-    lucky = method(4.2, 2.8, 0.9, rmse=[[4.7]] * 4 + [[2.2]])
-    assert in_words(evaluated({"ncp": lucky, "mean": other}))[1].startswith(
+    lucky = method(4.2, 2.8, 0.9, values={"rmse": [[4.7]] * 4 + [[2.2]]})
+    assert in_words(evaluated({"ncp": lucky, "mean": other}))[-1].startswith(
         "unclear: the typical error is ± 4.2, 9% lower"
     )
-    assert in_words(evaluated({"ncp": lucky, "mean": other}))[1].endswith("but most splits say otherwise")
+    assert in_words(evaluated({"ncp": lucky, "mean": other}))[-1].endswith("but most splits say otherwise")
     # More is better for detection, and nearer is better for coverage. A run that failed is worse than any other.
     assert settled(method(1, 1, 0.9, 0.9), method(1, 1, 0.9, 0.8), "detection").verdict == "holds"
     assert settled(method(1, 1, 0.85), method(1, 1, 1.0), "coverage", 0.9).verdict == "holds"
-    assert settled(method(1, 1, 0.9, rmse=[[None]] * 5), other, "rmse").verdict == "does not hold"
+    assert settled(method(1, 1, 0.9, values={"rmse": [[None]] * 5}), other, "rmse").verdict == "does not hold"
 
 
 def test_the_lead_of_evaluate_needs_no_statistics():

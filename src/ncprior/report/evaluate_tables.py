@@ -121,8 +121,9 @@ def _familiarity_table(results: evaluate.Results) -> Table:
     note = (
         "Share of the rows inside the 90% intervals, by familiarity: 0 is unlike any training row, 1 much like them, "
         "and of rows like those of training 5% should be in the first group, 15% in the second. Below it: half the "
-        "mean width of the intervals, the half width that would have held 90%, and the rows. The familiarity is the model's "
-        "own or, for others, the share of held-out rows (test rows, if the split is random) that are as doubtful."
+        "mean width of the intervals, the half width that would have held 90%, and the rows. The familiarity is the "
+        "model's own or, for others, the share of held-out rows (test rows, if the split is random) that are as "
+        "doubtful."
     )
     return Table("Coverage by familiarity", note, header, rows)
 
