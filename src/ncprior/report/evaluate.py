@@ -97,9 +97,9 @@ def _pictures(results: evaluate.Results, test_rows: str) -> list[Picture]:
     if any(of["groups"] for of in methods.values()):
         caption = (
             "Rows that were not trained on, in groups by familiarity, from those unlike the training rows (left) to "
-            "those much like them. Coverage should be 0.9 everywhere. Width against need: half the width of the 90% "
-            f"intervals over that which would have held 90% of the rows (in units of {target} both); above 1 intervals "
-            "are wider than they need be, below it too narrow."
+            f"those much like them; groups of fewer than {evaluate_figures.FEWEST_ROWS} rows are not drawn. Coverage "
+            "should be 0.9 everywhere. Width against need: the half width of the 90% intervals over that which would "
+            "have held 90% of the rows; above 1 intervals are wider than they need be, below it too narrow."
         )
         draw = partial(evaluate_figures.draw_familiarity, methods)
         found.append(Picture("familiarity", "Are intervals as wide as they need be?", caption, draw))

@@ -15,6 +15,9 @@ from ncprior.report.styles import add_legend, figure_style, label, legend_lines,
 
 Detected = Literal["detection", "shuffled", "far"]
 Methods = dict[str, evaluate.MethodResult]
+FEWEST_ROWS = 10
+"""Groups by familiarity that have fewer rows are not drawn: chance alone would say how many are covered."""
+_BEHIND = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
 _DETECTED: dict[Detected, str] = {"detection": "", "shuffled": "Shuffled rows", "far": "Far rows"}
 
 
@@ -54,7 +57,11 @@ def draw_detection(methods: Methods, test_rows: str, *, narrow: bool = False) ->
 
 def draw_familiarity(methods: Methods, *, narrow: bool = False) -> Figure:
     """Draw coverage, and width against need, of groups by familiarity."""
-    shown = {name: of["groups"] for name, of in methods.items() if of["groups"]}
+    shown = {
+        name: [group for group in of["groups"] if group["test"] + group["like"] >= FEWEST_ROWS]
+        for name, of in methods.items()
+        if of["groups"]
+    }
     with figure_style():
         figure, axes = new_panels(2, 2.7, narrow=narrow)
         for name, groups in shown.items():
@@ -114,8 +121,12 @@ def _draw_risk(axis: Axes, methods: Methods, unit: str) -> None:
         style = method_style(name)
         shares, errors = ([float(share) for share in of["risk"]], [_value(error) for error in of["risk"].values()])
         axis.plot(shares, errors, style.dash, color=style.colour, marker=style.marker, markersize=2.5, markevery=3)
+    # Methods that cannot refuse are flat lines, and may be far above the others: these say what is shown.
+    refusing = [of["risk"].values() for of in methods.values() if of["rank"]["mean"] is not None]
+    shown = [_value(error) for errors in refusing for error in errors]
+    top = 1.1 * np.nanmax(shown) if shown and np.isfinite(shown).any() else None
     axis.set(title="Refusing uncertain rows", xlabel="Share of rows kept", ylabel=f"RMSE of these ({unit})")
-    axis.set(xlim=(0, 1.02), ylim=(0, None), xticks=[0, 0.25, 0.5, 0.75, 1])
+    axis.set(xlim=(0, 1.02), ylim=(0, top), xticks=[0, 0.25, 0.5, 0.75, 1])
     axis.set_box_aspect(1)
 
 
@@ -128,10 +139,12 @@ def _draw_bars(axis: Axes, found: dict[str, Summary | None], title: str, *, name
         axis.barh(height, mean, color=method_style(name).colour, height=0.65)
         if value["std"]:
             axis.plot([mean - value["std"], min(mean + value["std"], 1)], [height] * 2, color="#333333", linewidth=0.8)
-        axis.text(1.03, height, f"{mean:.2f}", va="center", fontsize=6.5)
+        end = min(mean + (value["std"] or 0), 1)
+        axis.text(end + 0.03, height, f"{mean:.2f}", va="center", fontsize=6.5, bbox=_BEHIND)
     axis.axvline(0.5, color="#555555", linewidth=0.8, linestyle=":")
-    axis.set(title=title, xlabel="AUROC", xlim=(0, 1.15), xticks=[0, 0.5, 1], yticks=heights)
+    axis.set(title=title, xlabel="AUROC", xlim=(0, 1.2), xticks=[0, 0.5, 1], yticks=heights)
     axis.set_yticklabels([label(method_style(name).title) for name in found] if named else [])
+    axis.tick_params(axis="y", left=named)
 
 
 def _value(number: float | None) -> float:

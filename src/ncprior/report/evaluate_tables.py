@@ -95,7 +95,7 @@ def _refusal_table(results: evaluate.Results) -> Table:
     for of in methods.values():
         rmse, area, best = (_number(value) for value in (of["rmse"]["mean"], of["aurc"]["mean"], of["risk_best"]))
         gain = (rmse - area) / (rmse - best) if rmse > best else np.nan
-        gains.append(Cell(f"{gain:.0%}" if np.isfinite(gain) else "–"))
+        gains.append(Cell(f"{round(gain, 2) + 0.0:.0%}" if np.isfinite(gain) else "–"))  # 0 in place of -0
     kept = [Cell(number(of["risk"]["0.8"])) for of in methods.values()]
     shown: tuple[Metric, ...] = ("rank", "rank_doubt", "aurc")
     return _by_method(
