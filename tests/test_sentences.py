@@ -217,12 +217,13 @@ rows to label: a.csv
     assert capsys.readouterr().out == ""
 
 
-def method(rmse, nlpd, coverage, detection=None, splits=5, seeds=1, values=None):
+def method(rmse, nlpd, coverage, detection=None, splits=5, seeds=1, values=None, rank=0.3):
     """A method with the same numbers on every split, but for the ``values`` of some metrics ``[splits][seeds]``."""
     means = {"rmse": rmse, "nlpd": nlpd, "coverage": coverage, "crps": 1.0, "seconds": 1.0}
     means |= {} if detection is None else {"detection": detection}
     found = {name: {"mean": value, "std": 0.1} for name, value in means.items()}
     return found | {
+        "rank": {"mean": rank, "std": 0.1},
         "runs": splits * seeds,
         "values": {name: [[value] * seeds] * splits for name, value in means.items()} | (values or {}),
         "risk": {"0.8": None if rmse is None else 0.75 * rmse},
@@ -316,6 +317,9 @@ def test_the_lead_of_evaluate_needs_no_statistics():
     assert few.startswith("Predictions of price are typically off by 4.2, and in 90 of 100")
     assert few.endswith("This rests on 2 splits: take it as a first impression.")
     assert "notices" not in few
+    assert "If a person takes" in few
+    same = evaluated({"boosting": method(4.2, 2.8, 0.9, rank=None)}, split="random")
+    assert lead(same).endswith("inside the range that should hold 90.")  # it is as sure of every row as of any other
     assert "It often misses" in lead(evaluated({"ncp": method(4.2, 2.8, 0.91, 0.6)}))
 
 

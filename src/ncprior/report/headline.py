@@ -51,7 +51,8 @@ def lead(results: evaluate.Results) -> str:
         how = "It nearly always notices" if seen > 0.95 else "It mostly notices" if seen > 0.75 else "It often misses"
         said += f" {how} that such a case is new to it (right in {_in_a_hundred(seen)} comparisons; chance is 50)."
     kept = of["risk"].get(str(_KEPT))
-    if kept is not None and np.isfinite(error) and error > 0:
+    differs = of["rank"]["mean"] is not None  # it is not as sure of every row as of any other
+    if kept is not None and differs and np.isfinite(error) and error > 0:
         fewer = 1 - kept / error
         said += " If a person takes the fifth of the cases of which it is least sure, the typical error of the others "
         said += f"is {kept:.3g}" + (f", {fewer:.0%} less." if fewer >= 0.005 else ", which is no less.")
