@@ -556,6 +556,14 @@ def test_some_rows_of_a_table_are_no_mistake_of_the_whole(tmp_path, run):
         (["evaluate", "TABLE", "--target", "y", "--split", "time:when"], "no column 'when'"),
         (["evaluate", "TABLE", "--target", "y", "--split", "time:word"], "neither dates nor numbers"),
         (["evaluate", "TABLE", "--target", "y", "--methods", "ncp,magic"], "unknown method 'magic': choose from ncp,"),
+        (
+            ["evaluate", "TABLE", "--target", "y", "--methods", "no.such.Model"],
+            "no.such.Model cannot be imported (Module",
+        ),
+        (
+            ["evaluate", "TABLE", "--target", "y", "--methods", "os.path"],
+            "os.path is no regressor: it needs fit, predict",
+        ),
         (["evaluate", "TABLE", "--target", "y", "--seeds", "0"], "seeds must be at least 1"),
         (["evaluate", "TABLE", "--target", "y", "--set", "member=2"], "--set member=2: give NAME=VALUE with one of"),
         (["evaluate", "TABLE", "--target", "y", "--set", "members=few"], "--set members=few: expected a whole number"),
