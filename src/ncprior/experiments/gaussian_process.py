@@ -1,9 +1,11 @@
 """A Gaussian process on as many rows as it can learn from in seconds."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -17,6 +19,8 @@ _SEARCH_ROWS = 500
 """Rows on which the kernel's parameters are found, at most."""
 _MOST_LENGTHS = 20
 """Columns up to which each has a length of its own; with more, all share one."""
+_EVALUATIONS = 100
+"""Evaluations of the likelihood for that, at most: scikit-learn alone would go on for thousands on some tables."""
 _BLOCK = 2_000
 """Rows that are predicted at a time, which bounds the memory."""
 
@@ -36,7 +40,8 @@ def fit_gaussian_process(inputs: np.ndarray, targets: np.ndarray, seed: int) -> 
     # With a thread for each core, small matrices would mostly wait.
     with warnings.catch_warnings(), threadpool_limits(1, "blas"):
         warnings.simplefilter("ignore", ConvergenceWarning)  # lengths at their bound: that is how a column is left out
-        found = GaussianProcessRegressor(kernel).fit(inputs[:_SEARCH_ROWS], standardised[:_SEARCH_ROWS]).kernel_
+        search = GaussianProcessRegressor(kernel, optimizer=_climb)
+        found = search.fit(inputs[:_SEARCH_ROWS], standardised[:_SEARCH_ROWS]).kernel_
         model = GaussianProcessRegressor(found, optimizer=None).fit(inputs, standardised)
     noise = float(np.sqrt(found.k2.noise_level))
 
@@ -51,3 +56,11 @@ def fit_gaussian_process(inputs: np.ndarray, targets: np.ndarray, seed: int) -> 
         return Forecast(mean + scale * guess, np.full(len(rows), scale * noise), uncertainty, doubt)
 
     return predict
+
+
+def _climb(
+    objective: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray, bounds: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Minimise as scikit-learn does, with a bounded number of evaluations."""
+    found = minimize(objective, start, method="L-BFGS-B", jac=True, bounds=bounds, options={"maxfun": _EVALUATIONS})
+    return found.x, float(found.fun)

@@ -1,11 +1,12 @@
 """Figures of ``ncprior evaluate``: calibration, errors, refusal, detection, coverage by familiarity."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator, StrMethodFormatter
 
 from ncprior.experiments import evaluate
 from ncprior.experiments.conditional_coverage import EDGES, RANGES
@@ -28,7 +29,7 @@ def draw_trust(methods: Methods, unit: str, *, narrow: bool = False) -> Figure:
         _draw_calibration(axes[0], methods)
         _draw_errors(axes[1], methods, unit)
         _draw_risk(axes[2], methods, unit)
-        add_legend(figure, legend_lines(map(method_style, methods), markers=True), narrow=narrow, columns=5)
+        _add_legend(figure, methods, narrow=narrow)
         return figure
 
 
@@ -77,12 +78,16 @@ def draw_familiarity(methods: Methods, *, narrow: bool = False) -> Figure:
             axis.set(
                 xlabel="Familiarity", xticks=range(len(labels)), xticklabels=labels, xlim=(-0.3, len(labels) - 0.7)
             )
-        axes[0].set(title="Coverage by familiarity", ylabel="Share inside the 90% intervals", ylim=(None, 1.02))
-        axes[1].set(title="Width against need", ylabel="Half width / half width needed", yscale="log")
-        axes[1].yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes[0].set(title="Coverage by familiarity", ylabel="Inside 90% intervals", ylim=(None, 1.02))
+        axes[1].set(title="Width against need", ylabel="Half width / needed", yscale="log")
+        low, high = axes[1].get_ylim()
+        axes[1].set(ylim=(min(low, 0.7), max(high, 1.5)))  # a few per cent are no difference
+        axes[1].yaxis.set_major_locator(
+            FixedLocator([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50])
+        )
         axes[1].yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes[1].yaxis.set_minor_formatter(NullFormatter())
-        add_legend(figure, legend_lines(map(method_style, shown), markers=True), narrow=narrow, columns=5)
+        axes[1].yaxis.set_minor_locator(NullLocator())
+        _add_legend(figure, shown, narrow=narrow)
         return figure
 
 
@@ -145,6 +150,14 @@ def _draw_bars(axis: Axes, found: dict[str, Summary | None], title: str, *, name
     axis.set(title=title, xlabel="AUROC", xlim=(0, 1.2), xticks=[0, 0.5, 1], yticks=heights)
     axis.set_yticklabels([label(method_style(name).title) for name in found] if named else [])
     axis.tick_params(axis="y", left=named)
+
+
+def _add_legend(figure: Figure, names: Iterable[str], *, narrow: bool) -> None:
+    """A legend below the panels, in as many columns as there is space for."""
+    styles = [method_style(name) for name in names]
+    longest = max((len(style.title) for style in styles), default=0)
+    columns = 5 if longest <= 18 else 4 if longest <= 24 else 3
+    add_legend(figure, legend_lines(styles, markers=True), narrow=narrow, columns=columns)
 
 
 def _value(number: float | None) -> float:

@@ -202,7 +202,13 @@ def _splits(of: MethodResult) -> int:
     return len(of["values"]["rmse"])
 
 
-_NOUNS = {"linear": "a linear model", "forest": "a random forest", "gp": "a Gaussian process", "mean": "the mean"}
+_NOUNS = {
+    "no-ncp": "the same without NCP",
+    "linear": "a linear model",
+    "forest": "a random forest",
+    "gp": "a Gaussian process",
+    "mean": "the mean",
+}
 
 
 def _title(name: str) -> str:
