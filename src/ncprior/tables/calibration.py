@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from ncprior.core.prediction import Predictive, heavy_tailed
+from ncprior.tables.compiled import Program
 
 
 class Calibration(NamedTuple):
@@ -52,7 +53,6 @@ _MIN_LOG_DENSITY = -1e6
 """Stands for log densities that are not finite."""
 
 
-@jax.jit
 def _log_densities(prediction: Predictive, targets: Array, weights: Array, noise: Array, uncertainty: Array) -> Array:
     """The weighted log density of the targets for every pair of scales."""
 
@@ -63,23 +63,26 @@ def _log_densities(prediction: Predictive, targets: Array, weights: Array, noise
     return jax.lax.map(one, (noise, uncertainty))
 
 
+_LOG_DENSITIES = Program(_log_densities, "log densities by scales")
+
+
 def best_scales(prediction: Predictive, targets: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
     """The best of a grid of scales for noise and uncertainty."""
     if not weights.any():
         return 1.0, 1.0
     noise, uncertainty = (part.ravel().astype(np.float32) for part in np.meshgrid(_NOISE_SCALES, _UNCERTAINTY_SCALES))
-    best = int(np.argmax(np.asarray(_log_densities(prediction, targets, weights, noise, uncertainty))))
+    best = int(np.argmax(np.asarray(_LOG_DENSITIES(prediction, targets, weights, noise, uncertainty))))
     return float(noise[best]), float(uncertainty[best])
 
 
 def log_density(prediction: Predictive, targets: np.ndarray) -> np.ndarray:
     """The log density of every target, at least -1e6."""
     return np.nan_to_num(
-        np.asarray(_log_prob(prediction, targets), np.float64), nan=_MIN_LOG_DENSITY, neginf=_MIN_LOG_DENSITY
+        np.asarray(_LOG_PROB(prediction, targets), np.float64), nan=_MIN_LOG_DENSITY, neginf=_MIN_LOG_DENSITY
     )
 
 
-_log_prob = jax.jit(lambda prediction, targets: heavy_tailed(prediction).log_prob(targets))
+_LOG_PROB = Program(lambda prediction, targets: heavy_tailed(prediction).log_prob(targets), "log density")
 
 
 class Densities(NamedTuple):

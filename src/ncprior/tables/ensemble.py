@@ -28,6 +28,7 @@ from ncprior.core.prediction import Predictive, heavy_tailed
 from ncprior.core.row_weights import effective_number
 from ncprior.core.training import Learner, Trainer, combine, trained
 from ncprior.tables.calibration import Calibration, Densities, best_scales, best_share, log_density, log_mean_density
+from ncprior.tables.compiled import Program
 from ncprior.tables.families import Family
 from ncprior.tables.holdout import Evaluation, Holdout, Stopping, holdout_indices
 from ncprior.tables.input_features import InputFeatures
@@ -122,14 +123,18 @@ class Stretch(NamedTuple):
 class Ensemble:
     """Members of one method on tables of one shape. A program compiles once for every padded number of rows."""
 
-    def __init__(self, trainer: Trainer, inputs: int, outputs: int) -> None:
+    def __init__(self, trainer: Trainer, inputs: int, outputs: int, *, about: str | None = None) -> None:
+        """``about`` says all that the programs depend on, see `Program`."""
         self.trainer = trainer
         self.static = trainer.static(inputs, outputs)
-        self._start = jax.jit(jax.vmap(self._begin, in_axes=(None, 0, 0, 0)))
-        self._run = jax.jit(self._train_group, donate_argnums=0)
-        self._compiled: set[tuple[int, ...]] = set()  # shapes of rows that there is a program for
-        self._restart = jax.jit(jax.vmap(lambda params: trainer.optimizer.init(trained(params))))
-        self._predict_held = jax.jit(lambda w, rows, held: rows.in_shared_unit(self._predict(w, rows.inputs[held])))
+
+        def program(name: str, function: Callable[..., Result], donate: Sequence[int] = ()) -> Program[..., Result]:
+            return Program(function, about and f"{name} of {about}", donate=donate)
+
+        self._start = program("start", jax.vmap(self._begin, in_axes=(None, 0, 0, 0)))
+        self._run = program("train", self._train_group, donate=[0])
+        self._restart = program("restart", jax.vmap(lambda params: trainer.optimizer.init(trained(params))))
+        self._predict_held = program("predict", self._predict_in_shared_unit)
 
     def start(
         self,
@@ -220,11 +225,7 @@ class Ensemble:
                 own = own[0] if len(own) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *own)
             return jax.block_until_ready(self._run(group, own, indices[position], limits))
 
-        # The first of all alone, so that the program is not compiled by every thread.
-        alone = 0 if shared.inputs.shape in self._compiled else 1
-        done = [run(members[0], positions[0])] if alone else []
-        self._compiled.add(shared.inputs.shape)
-        done += in_threads(run, members[alone:], positions[alone:])
+        done = in_threads(run, members, positions)
         density = np.concatenate([np.asarray(part, np.float64) for _, part in done])
         return [group for group, _ in done], Evaluation.at(int(stretch.last), density, _counts(shared, indices, sizes))
 
@@ -259,8 +260,7 @@ class Ensemble:
             own = jax.tree.map(lambda leaf: leaf[i], weights)
             return jax.tree.map(np.asarray, self._predict_held(own, rows[i], indices[i]))
 
-        parts = [run(0), *in_threads(run, range(1, len(rows)))]  # the first alone, as it may have to be compiled
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *in_threads(run, range(len(rows))))
 
     def gather(self, members: Members) -> Network:
         """The weights that all members predict with, on a leading axis."""
@@ -310,6 +310,10 @@ class Ensemble:
         nothing = jax.eval_shape(score)
         density = jax.lax.cond(stretch.scored > 0, score, lambda: jnp.full(nothing.shape, jnp.nan, nothing.dtype))
         return member, density
+
+    def _predict_in_shared_unit(self, weights: Network, rows: MemberRows, held: Array) -> Predictive:
+        """One member's prediction for some rows, in a unit that all members share."""
+        return rows.in_shared_unit(self._predict(weights, rows.inputs[held]))
 
     def _predict(self, weights: Network, inputs: Array) -> Predictive:
         """One member's prediction for rows ``[rows, inputs]``."""

@@ -25,6 +25,7 @@ from ncprior.data.encoding import Group
 from ncprior.errors import UserError
 from ncprior.processes import check_process
 from ncprior.tables.calibration import Calibration
+from ncprior.tables.compiled import Program
 from ncprior.tables.custom_parts import check_input_prior, check_method, check_trunk
 from ncprior.tables.ensemble import Ensemble, TrainingNumbers, in_threads
 from ncprior.tables.input_features import FeatureTrunk, with_input_features
@@ -42,11 +43,11 @@ CHUNKS = (64, 1024, 16384)
 # Programs on predictions, compiled once for each size of chunk. Errors of regression have heavier tails than the
 # members' normals.
 MEAN, NOISE, UNCERTAINTY, STD = (
-    jax.jit(lambda whole, name=name: getattr(whole, name)) for name in ("mean", "noise", "uncertainty", "std")
+    Program(lambda whole, name=name: getattr(whole, name), name) for name in ("mean", "noise", "uncertainty", "std")
 )
-QUANTILE = jax.jit(lambda whole, probability: heavy_tailed(whole).quantile(probability))
-LOG_PROB = jax.jit(lambda whole, y: heavy_tailed(whole).log_prob(y))
-CDF = jax.jit(lambda whole, y: heavy_tailed(whole).cdf(y))
+QUANTILE = Program(lambda whole, probability: heavy_tailed(whole).quantile(probability), "quantile")
+LOG_PROB = Program(lambda whole, y: heavy_tailed(whole).log_prob(y), "log_prob")
+CDF = Program(lambda whole, y: heavy_tailed(whole).cdf(y), "cdf")
 
 
 TrunkFactory = Callable[..., Callable[[Array], Array]]
@@ -78,11 +79,17 @@ class Engine:
         optimizer = averaged(
             warmed_up(adam_of_state(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat), _WARM_UP)
         )
-        self.ensemble = Ensemble(Trainer(self.method, optimizer, s.batch_size, s.remainder), spec.width, spec.outputs)
-        self.predict = jax.jit(self._predict)
-        self.sample = jax.jit(self._sample)
-        self.features = jax.jit(self._features)
-        self.sketches = jax.jit(self._sketches, static_argnames="size")
+        about = _Key(spec).text
+        trainer = Trainer(self.method, optimizer, s.batch_size, s.remainder)
+        self.ensemble = Ensemble(trainer, spec.width, spec.outputs, about=about)
+
+        def program(function: Callable[..., Result], **options: Any) -> Program[..., Result]:
+            return Program(function, about and f"{function.__name__} of {about}", **options)
+
+        self.predict = program(self._predict)
+        self.sample = program(self._sample)
+        self.features = program(self._features)
+        self.sketches = program(self._sketches, static=["size"])
 
     @staticmethod
     def of(spec: Spec) -> "Engine":
@@ -209,6 +216,13 @@ class _Key:
         ones: dict[str, Any] = dict.fromkeys(_argument_settings(spec), 1.0)
         settings = dataclasses.replace(spec.settings, **ones)
         self.key = spec._replace(settings=settings, **identities)  # type: ignore[arg-type]  # compared, not used
+
+    @property
+    def text(self) -> str | None:
+        """The key in words; None if a part is of the user's own."""
+        spec = self.spec
+        own = not isinstance(spec.method, str) or spec.trunk is not None or spec.input_prior is not None
+        return None if own else repr(self.key)
 
     def __hash__(self) -> int:
         return hash(self.key)
