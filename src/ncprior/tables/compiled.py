@@ -100,8 +100,8 @@ class Program(Generic[Arguments, Result]):
         key = hashlib.sha256("\0".join((machine, _sources() if lowered is None else "", text)).encode()).hexdigest()
         if (kept := read_program(folder, key)) is not None:
             try:
-                executable, results = pickle.loads(kept)  # a file that only this user can have written
-                return deserialize_and_load(executable, jax.tree.structure((args, {})), results)
+                executable, example = pickle.loads(kept)  # a file that only this user can have written
+                return deserialize_and_load(executable, jax.tree.structure((args, {})), jax.tree.structure(example))
             except Exception:  # whatever is wrong with it, it can be compiled
                 remove_program(folder, key)
         with _Compilation() as compilation:
@@ -143,9 +143,11 @@ def _keep(folder: Path, key: str, program: jax.stages.Compiled) -> None:
     """Writes a program to its file, if it can be."""
     try:
         executable, _, results = serialize(program)
-        if pickle.loads(pickle.dumps(results)) != results:
+        # An example of the results, as the structure itself would not be equal to that of other results.
+        example = jax.tree.unflatten(results, range(results.num_leaves))
+        whole = pickle.dumps((executable, example))
+        if jax.tree.structure(pickle.loads(whole)[1]) != results:
             return  # a tree with functions that are only equal to themselves
-        whole = pickle.dumps((executable, results))
     except Exception:  # XLA cannot serialise all programs, nor Python all functions in a tree
         return
     write_program(folder, key, whole)
