@@ -15,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -32,7 +33,7 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.part:
-        use(arguments.devices, apart=arguments.part != "wide")
+        use(arguments.devices, apart=arguments.part not in ("wide", "first_fit", "labels_loop"))
         print(json.dumps(PARTS[arguments.part]()))
         return
     cores = len(os.sched_getaffinity(0))
@@ -44,16 +45,22 @@ def main() -> None:
     results |= {"seeds_one_core_us": one, "seeds_all_cores_us": every, "seeds_speedup": one / every}
     results |= run_part("wide", devices=cores)
     results |= run_part("torch", devices=1)
+    with tempfile.TemporaryDirectory() as cache:
+        for state in ("cold", "warm"):
+            first = run_part("first_fit", devices=cores, cache=cache)
+            results |= {f"{state}_{name}": value for name, value in first.items()}
+        results |= run_part("labels_loop", devices=cores, cache=cache)
     arguments.out.write_text(json.dumps(results, indent=2) + "\n")
     show(results)
     print(f"written to {arguments.out}")
 
 
-def run_part(name: str, devices: int) -> dict[str, Any]:
-    """Runs one part in a process of its own and gives what it measured."""
+def run_part(name: str, devices: int, cache: str = "off") -> dict[str, Any]:
+    """Runs one part in a process of its own and gives what it measured; programs are kept in the folder ``cache``."""
     command = [sys.executable, "-m", "benchmarks.speed", "--part", name, "--devices", str(devices)]
     print(f"measuring {name} on {devices} core{'s' if devices > 1 else ''} ...", file=sys.stderr, flush=True)
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    environment = os.environ | {"NCPRIOR_CACHE": cache}
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
     return dict(json.loads(output.splitlines()[-1]))
 
 
@@ -330,6 +337,73 @@ def compilations() -> dict[str, Any]:
     return {"compilations": max(counts)}
 
 
+def make_table(rows: int) -> tuple[Any, Any]:
+    """A table of 8 columns, and its target."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 8))
+    return x, np.sin(x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * rng.normal(size=rows)
+
+
+def first_fit() -> dict[str, Any]:
+    """CPU seconds from a fresh process to predictions of 1,000 rows of 8 columns, and of what follows."""
+    marks = [time.process_time()]
+    import jax
+
+    marks.append(time.process_time())
+    from ncprior import NCPRegressor
+
+    marks.append(time.process_time())
+    names: list[str] = []
+
+    def listen(event: str, duration_secs: float, **notes: str | int) -> None:  # noqa: ARG001
+        if "backend_compile" in event:
+            names.append(str(notes.get("fun_name")))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    x, y = make_table(1_000)
+
+    def fit() -> Any:
+        model = NCPRegressor(random_state=0).fit(x, y)
+        model.predict(x, return_std=True)
+        return model
+
+    first = timed(fit)
+    programs = len(names)
+    second = timed(fit)
+    model = fit()
+    model.predict(x[:1])
+    row = median([timed(lambda: model.predict(x[:1])) for _ in range(100)])
+    return {
+        "import_jax_s": marks[1] - marks[0],
+        "import_s": marks[2] - marks[0],
+        "fit_s": first,
+        "programs": programs,
+        "next_fit_s": second,
+        "row_ms": row * 1e3,
+        "fit_gflops": make_probe()(),
+    }
+
+
+def labels_loop() -> dict[str, Any]:
+    """CPU seconds of active learning from 50 rows, 30 rounds of 10 labels."""
+    import numpy as np
+
+    from ncprior import NCPRegressor
+
+    x, y = make_table(1_000)
+
+    def loop() -> None:
+        labelled = np.arange(50)
+        for _ in range(30):
+            model = NCPRegressor(random_state=0).fit(x[labelled], y[labelled])
+            pool = np.setdiff1d(np.arange(len(x)), labelled)
+            labelled = np.concatenate([labelled, pool[model.suggest(x[pool], n=10, random_state=0)]])
+
+    return {"loop_s": timed(loop)}
+
+
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "toy": toy,
     "flights": flights,
@@ -338,6 +412,8 @@ PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "scoring": scoring,
     "compilations": compilations,
     "torch": pytorch,
+    "first_fit": first_fit,
+    "labels_loop": labels_loop,
 }
 
 
@@ -363,6 +439,16 @@ def show(results: dict[str, Any]) -> None:
     share = f"{r['scoring_share']:.0%} of the multiply"
     table.add_row("scoring 700K x 8 and drawing", f"{r['scoring_ms']:.0f} ms", share, "at least 40% (55%)")
     table.add_row("programs compiled for a method", str(r["compilations"]), "", "1 for each method")
+    imports = f"{r['warm_import_s'] / r['warm_import_jax_s']:.1f} x import jax"
+    table.add_row("from ncprior import NCPRegressor", f"{r['warm_import_s']:.2f} s of CPU", imports, "at most 2")
+    for state, wanted in (("cold", "at most 2.3"), ("warm", "at most 1.3")):
+        ratio = f"{r[f'{state}_fit_s'] / r[f'{state}_next_fit_s']:.2f} x the next"
+        what = f"first fit and predict, 1,000 x 8, {state} cache ({r[f'{state}_programs']} programs compiled)"
+        table.add_row(what, f"{r[f'{state}_fit_s']:.1f} s of CPU", ratio, wanted)
+    for name, label in (("warm_next_fit_s", "next fit and predict"), ("loop_s", "30 rounds x 10 labels from 50 rows")):
+        at_78 = f"{r[name] * r['warm_fit_gflops'] / 78:.1f} s at 78 GFLOPS"
+        table.add_row(label, f"{r[name]:.1f} s of CPU", at_78, "")
+    table.add_row("one row predicted", f"{r['warm_row_ms']:.2f} ms of CPU", "", "1 ms")
     if "torch_small_us" not in r:
         table.add_row("PyTorch step with NCP", "skipped: PyTorch is not installed (make test-torch)", "", "")
     for name, (hidden, rows) in TORCH_NETWORKS.items() if "torch_small_us" in r else ():

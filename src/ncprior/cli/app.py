@@ -23,6 +23,7 @@ from ncprior.cli.predict import predict
 from ncprior.cli.simulate import simulate
 from ncprior.cli.suggest import suggest
 from ncprior.errors import UserError
+from ncprior.tables.program_files import cache_folder
 from ncprior.terminal import printable, remark, say
 
 app = typer.Typer(
@@ -111,13 +112,17 @@ _format_warning = warnings.formatwarning
 
 
 def keep_programs() -> None:
-    """Keep compiled programs between runs, in the user's cache folder unless JAX has another setting.
+    """Keep compiled programs of experiments between runs, in the cache folder unless JAX has another setting.
 
-    JAX reads these settings when it is imported, so this must be called first.
+    JAX reads these settings when it is imported, so this must be called first. Programs of estimators are kept by
+    `ncprior.tables.compiled`.
     """
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "ncprior" / "programs"
+    whole = cache_folder()
+    if whole is None:
+        return
+    folder = whole / "programs"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except (OSError, RuntimeError):
         return  # the folder cannot be made; programs are compiled each time
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))

@@ -1,11 +1,12 @@
 """Predictions: the distribution of ``y`` given ``x``, with noise and uncertainty.
 
 Models return predictions; metrics, acquisition, figures and reports take predictions and know nothing of networks.
-Every prediction is a mixture of normals, most often of one.
+Every prediction is a mixture of normals, most often of one. Predictions of NumPy arrays are scaled and mixed by NumPy,
+which has nothing to compile.
 """
 
 import abc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -101,7 +102,7 @@ class Prediction(Predictive):
 
     def inflate(self, noise: Float[ArrayLike, "..."], uncertainty: Float[ArrayLike, "..."]) -> "Prediction":
         """Multiply noise and uncertainty by these numbers."""
-        return Prediction(self.mean, jnp.asarray(noise) * self.noise, jnp.asarray(uncertainty) * self.uncertainty)
+        return Prediction(self.mean, noise * self.noise, uncertainty * self.uncertainty)  # type: ignore[arg-type]
 
     def rescale(self, scale: Float[ArrayLike, "..."], shift: Float[ArrayLike, "..."] = 0.0) -> "Prediction":
         """The prediction of ``shift + scale * y``."""
@@ -122,7 +123,7 @@ class MixturePrediction(Predictive):
     @property
     def mean(self) -> Float[Array, "*shape"]:
         """Mean of the mixture."""
-        return jnp.sum(self.weights * self.parts.mean, axis=-1)
+        return (self.weights * self.parts.mean).sum(axis=-1)
 
     @property
     def noise(self) -> Float[Array, "*shape"]:
@@ -133,7 +134,8 @@ class MixturePrediction(Predictive):
     def uncertainty(self) -> Float[Array, "*shape"]:
         """Root of the components' average uncertainty variance plus the variance of their means."""
         spread = (self.parts.mean - self.mean[..., None]) ** 2
-        return jnp.sqrt(jnp.sum(self.weights * (self.parts.uncertainty**2 + spread), axis=-1))
+        variance = (self.weights * (self.parts.uncertainty**2 + spread)).sum(axis=-1)
+        return np.sqrt(variance) if isinstance(variance, np.ndarray) else jnp.sqrt(variance)
 
     def components(self) -> tuple[Float[Array, "*shape components"], Normal]:
         """The weights and the normals that they mix."""
@@ -141,7 +143,10 @@ class MixturePrediction(Predictive):
 
     def inflate(self, noise: Float[ArrayLike, "..."], uncertainty: Float[ArrayLike, "..."]) -> "MixturePrediction":
         """Multiply noise and uncertainty of every component by these numbers."""
-        noise, uncertainty = (jnp.asarray(factor)[..., None] for factor in (noise, uncertainty))
+        noise, uncertainty = (
+            factor[..., None] if isinstance(factor, np.ndarray) else jnp.asarray(factor)[..., None]
+            for factor in (noise, uncertainty)
+        )
         return MixturePrediction(self.weights, self.parts.inflate(noise, uncertainty))
 
     def rescale(self, scale: Float[ArrayLike, "..."], shift: Float[ArrayLike, "..."] = 0.0) -> "MixturePrediction":
@@ -150,7 +155,7 @@ class MixturePrediction(Predictive):
         return MixturePrediction(self.weights, self.parts.rescale(scale, shift))
 
 
-def mix(members: Predictive, shares: Float[Array, "members"] | None = None) -> MixturePrediction:
+def mix(members: Predictive, shares: Float[Array, "members"] | np.ndarray | None = None) -> MixturePrediction:
     """The mixture of the predictions of an ensemble.
 
     Args:
@@ -160,15 +165,17 @@ def mix(members: Predictive, shares: Float[Array, "members"] | None = None) -> M
     if isinstance(members, MixturePrediction):
         weights, parts = members.weights, members.parts
     else:
-        weights, _ = members.components()
+        one = np if isinstance(members.mean, np.ndarray) else jnp
+        weights = one.ones_like(members.mean[..., None])
         parts = Prediction(*(leaf[..., None] for leaf in (members.mean, members.noise, members.uncertainty)))
 
-    def flat(leaf: Float[Array, "members *shape parts"]) -> Float[Array, "*shape components"]:
-        return jnp.moveaxis(leaf, 0, -2).reshape(*leaf.shape[1:-1], -1)
+    def flat(leaf: Any) -> Any:  # [members, *shape, parts] to [*shape, components]
+        order = (*range(1, leaf.ndim - 1), 0, leaf.ndim - 1)
+        return leaf.transpose(order).reshape(*leaf.shape[1:-1], -1)
 
     shares = jnp.full(len(weights), 1 / len(weights)) if shares is None else shares
-    weights = shares.reshape(-1, *[1] * (weights.ndim - 1)) * weights
-    return MixturePrediction(flat(weights), jax.tree.map(flat, parts))
+    scaled = shares.reshape(-1, *[1] * (weights.ndim - 1)) * weights
+    return MixturePrediction(flat(scaled), jax.tree.map(flat, parts))
 
 
 _TAILS = ((0.63095604, 0.35169383, 0.01735013), (0.67954734, 1.25968786, 2.94581784))

@@ -32,7 +32,7 @@ class Calibration(NamedTuple):
 
     def apply(self, predictions: Predictive) -> Predictive:
         """The members' predictions ``[members, rows, outputs]`` with noise and uncertainty scaled."""
-        noise, uncertainty = (jnp.asarray(scale)[:, None, None] for scale in (self.noise_scale, self.uncertainty_scale))
+        noise, uncertainty = (scale[:, None, None] for scale in (self.noise_scale, self.uncertainty_scale))
         return predictions.inflate(noise, uncertainty)
 
     def of(self, members: np.ndarray) -> "Calibration":

@@ -15,16 +15,13 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any
 
 import jax
 from jax import monitoring
 from jax.experimental.serialize_executable import deserialize_and_load, serialize
 
 from ncprior.tables.program_files import program_folder, read_program, remove_program, write_program
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
 
 _LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
 """Libraries whose versions programs depend on."""
@@ -44,7 +41,7 @@ _NOT_OURS = ("jax_debug_infs", "jax_debug_nans", "jax_default_device", "jax_disa
 """Settings with which programs are left to `jax.jit`."""
 
 
-class Program(Generic[Arguments, Result]):
+class Program:
     """A function that is compiled once for every shape of its arguments.
 
     Args:
@@ -55,6 +52,7 @@ class Program(Generic[Arguments, Result]):
         donate: Arguments whose memory may be used for the results.
         static: Names of arguments that are not arrays, given by keyword.
 
+    >>> import numpy as np
     >>> double = Program(lambda x: 2 * x, "double")
     >>> double(np.arange(3)).tolist()
     [0, 2, 4]
@@ -62,7 +60,7 @@ class Program(Generic[Arguments, Result]):
 
     def __init__(
         self,
-        function: Callable[Arguments, Result],
+        function: Callable[..., Any],
         about: str | None,
         *,
         donate: Sequence[int] = (),
@@ -70,10 +68,10 @@ class Program(Generic[Arguments, Result]):
     ) -> None:
         self._jit = jax.jit(function, donate_argnums=tuple(donate), static_argnames=tuple(static))
         self._about = about
-        self._compiled: dict[Hashable, Callable[..., Result]] = {}
+        self._compiled: dict[Hashable, Callable[..., Any]] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, *args: Arguments.args, **static: Arguments.kwargs) -> Result:
+    def __call__(self, *args: Any, **static: Any) -> Any:
         """The function's result."""
         leaves, tree = jax.tree.flatten(args)
         if any(getattr(jax.config, name, None) for name in _NOT_OURS) or not _is_plain(leaves):
@@ -88,7 +86,7 @@ class Program(Generic[Arguments, Result]):
                     program = self._compiled[signature] = self._make(args, static)
         return program(*args)
 
-    def _make(self, args: tuple[Any, ...], static: dict[str, Any]) -> Callable[..., Result]:
+    def _make(self, args: tuple[Any, ...], static: dict[str, Any]) -> Callable[..., Any]:
         """The compiled program for arguments of these shapes: from its file if there is one."""
         folder, machine = program_folder(), _machine()
         if folder is None or machine is None:
@@ -101,7 +99,8 @@ class Program(Generic[Arguments, Result]):
         if (kept := read_program(folder, key)) is not None:
             try:
                 executable, example = pickle.loads(kept)  # a file that only this user can have written
-                return deserialize_and_load(executable, jax.tree.structure((args, {})), jax.tree.structure(example))
+                trees = (jax.tree.structure(tree) for tree in ((args, {}), example))
+                return deserialize_and_load(executable, *trees, execution_devices=jax.local_devices()[:1])
             except Exception:  # whatever is wrong with it, it can be compiled
                 remove_program(folder, key)
         with _Compilation() as compilation:

@@ -128,7 +128,7 @@ class Ensemble:
         self.trainer = trainer
         self.static = trainer.static(inputs, outputs)
 
-        def program(name: str, function: Callable[..., Result], donate: Sequence[int] = ()) -> Program[..., Result]:
+        def program(name: str, function: Callable[..., Any], donate: Sequence[int] = ()) -> Program:
             return Program(function, about and f"{name} of {about}", donate=donate)
 
         self._start = program("start", jax.vmap(self._begin, in_axes=(None, 0, 0, 0)))
@@ -150,15 +150,15 @@ class Ensemble:
         numbers = np.stack([np.pad(part, (0, size - len(part))) for part in visible]).astype(np.int32)
 
         def begin(group: slice) -> Learner:
-            keys = jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32)[group])
+            own_seeds = np.asarray(seeds, np.uint32)[group]
             about = jax.tree.map(lambda *leaves: np.stack(leaves), *tables[group])
-            members = self._start(rows, numbers[group], about, keys)
+            members = self._start(rows, numbers[group], about, own_seeds)
             if weights is None:
                 return members
             given = jax.tree.map(lambda leaf: leaf[group], weights)
             optimizer = optax.tree_utils.tree_set(
                 self._restart(given),
-                count=np.full(len(keys), _NO_WARM_UP),
+                count=np.full(len(own_seeds), _NO_WARM_UP),
                 learning_rate=about.numbers.learning_rate,
             )
             return members._replace(params=given, optimizer=optimizer)
@@ -271,8 +271,8 @@ class Ensemble:
         """The weights that a member predicts with: the average, if its optimiser keeps one."""
         return eqx.combine(getattr(member.optimizer, "average", member.params), member.params)
 
-    def _begin(self, rows: MemberRows, visible: Array, table: TableInfo, key: Array) -> Learner:
-        features, numbers = table.features, table.numbers
+    def _begin(self, rows: MemberRows, visible: Array, table: TableInfo, seed: Array) -> Learner:
+        features, numbers, key = table.features, table.numbers, jax.random.key(seed)
 
         def prepare(network: Network) -> Network:
             return network if features is None else eqx.tree_at(lambda whole: whole.trunk.features, network, features)

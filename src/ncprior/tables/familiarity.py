@@ -1,8 +1,7 @@
 """Familiarity: how much a row is like the training rows, as a p-value."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -78,10 +77,10 @@ def held_out_novelty(predictions: Predictive, calibration: Calibration, in_gap: 
     Returns:
         One score for each row that lies in no gap of at least one member.
     """
-    mixture = mix(calibration.apply(predictions), jnp.asarray(calibration.share))
+    mixture = mix(calibration.apply(predictions), calibration.share)
     parts = mixture.weights.shape[-1] // len(in_gap)
     known = np.repeat(~in_gap.T, parts, axis=1)[:, None]
-    weights = jnp.where(known, mixture.weights, 0.0)
+    weights: Any = np.where(known, mixture.weights, 0.0)
     total = weights.sum(-1, keepdims=True)
-    known_only = MixturePrediction(weights / jnp.where(total > 0, total, 1.0), mixture.parts)
+    known_only = MixturePrediction(weights / np.where(total > 0, total, 1.0), mixture.parts)
     return novelty(known_only.uncertainty)[known.any((1, 2))]

@@ -43,7 +43,7 @@ from ncprior.tables.recipe import (
     subsample,
     table_info,
 )
-from ncprior.tables.search import SearchResult, Validation, search
+from ncprior.tables.search import SearchResult, Validation, rehearse, search
 
 _MIN_ROWS_TO_SEARCH = 20
 """Rows below which none are held out."""
@@ -91,9 +91,11 @@ class Fitted(NamedTuple):
 
         A model without inputs, or of too few rows, has learned nothing: its std is never below that of the targets.
         """
+        engine = self.engine
+        weights = engine.on_device(self.weights)
 
         def predict(part: np.ndarray) -> MixturePrediction:
-            prediction = self.engine.predict(self.weights, self.calibration, part)
+            prediction = engine.predict(weights, self.calibration, part)
             return with_minimum_std(prediction, 1.0) if self.spec.width == 1 or self.rows < MIN_ROWS else prediction
 
         return chunked(predict, inputs)
@@ -126,7 +128,8 @@ def fit(
     training = TrainingRows(table, encoder, order, inputs, targets, *shift_and_scale(targets, order.weights))
     steps = math.ceil(epochs * count / spec.settings.batch_size) if epochs is not None else _STEPS
     found = SearchResult(np.full(members, steps), Calibration.equal(members))
-    if epochs is None and options.early_stopping and count >= _MIN_ROWS_TO_SEARCH:
+    searches = epochs is None and options.early_stopping
+    if searches and count >= _MIN_ROWS_TO_SEARCH:
         seeds = _seeds(seed, 0, members)
         found = search(training, options, spec, seed=seed, seeds=seeds, report=report, repeated=labelled.repeated)
     rows = padded_rows(inputs, training.standardised, order)
@@ -160,6 +163,8 @@ def fit(
     )
     if len(found.novelty):
         return fitted
+    if searches and len(kept) == members:
+        rehearse(spec, rows, weights, members)
     # Nothing was held out: compared with the training rows themselves, new rows look a little less familiar.
     uncertainty = chunked(UNCERTAINTY, fitted.predict_encoded(fitted.training_sample))
     return fitted._replace(familiarity=Familiarity.of(novelty(uncertainty)))

@@ -112,8 +112,9 @@ class InputFeatures(Constants):
             lower[i, : len(edges) - 1], width[i, : len(edges) - 1] = edges[:-1], np.diff(edges)
         variances, directions = components or principal_components(inputs, weights)
         whitener = (directions / np.sqrt(variances)).T
-        scale = jnp.asarray(bins**-0.5, jnp.float32)
-        return cls(jnp.asarray(lower), jnp.asarray(width), scale, jnp.asarray(whitener, jnp.float32))
+        # Without JAX's own functions, which would compile for every shape.
+        arrays = (np.asarray(part, np.float32) for part in (lower, width, bins**-0.5, whitener))
+        return cls(*jax.device_put(tuple(arrays)))
 
 
 _SMALLEST_SHARE = 1e-4

@@ -42,4 +42,4 @@ class MemberRows(NamedTuple):
 
     def shared_targets(self, indices: np.ndarray) -> np.ndarray:
         """Targets of some rows in that unit."""
-        return np.asarray(self.shift + self.scale * np.asarray(self.targets)[indices])
+        return np.asarray(self.shift) + np.asarray(self.scale) * np.asarray(self.targets)[indices]

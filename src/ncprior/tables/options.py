@@ -17,7 +17,7 @@ from ncprior.core.methods import INPUT_NOISE, TITLES, Method
 from ncprior.core.settings import Settings
 from ncprior.errors import UserError, check_limits
 from ncprior.tables.preset import TABLES
-from ncprior.tables.programs import TrunkFactory, padded_size
+from ncprior.tables.programs import TrunkFactory
 
 _TRAINING = {"learning_rate", "batch_size", "clip", "epsilon_hat", "remainder"}
 _NETWORK = {"trunk", "hidden", "leaky_slope", "noise_floor"}
@@ -125,7 +125,7 @@ class FitOptions:
         changes = {
             "hidden": self.hidden,
             "learning_rate": self.learning_rate,
-            "batch_size": min(size, padded_size(rows)),  # a table may have far fewer rows than a batch
+            "batch_size": min(size, _largest_batch(rows)),  # a table may have far fewer rows than a batch
             "gamma": self.gamma,
             "noise_tie": given.get("gamma", self.gamma),
             "gamma_per_label": self.gamma_per_label,
@@ -134,7 +134,7 @@ class FitOptions:
         }
         settings = dataclasses.replace(TABLES, **changes)
         # Programs hold a whole batch: rows that a table does not have would only take memory.
-        settings = dataclasses.replace(settings, batch_size=min(settings.batch_size, padded_size(rows)))
+        settings = dataclasses.replace(settings, batch_size=min(settings.batch_size, _largest_batch(rows)))
         if self.epochs is not None and self.epochs * rows >= settings.batch_size * 2**31:
             what = f"{self.epochs:,} epochs of {rows:,} rows are more steps than 32 bits can count"
             raise UserError(f"{what}; lower epochs or raise batch_size")
@@ -226,6 +226,11 @@ class FitOptions:
         """Whether a parameter is not at its default."""
         value, default = getattr(self, parameter), getattr(FitOptions, parameter)
         return callable(value) or isinstance(value, Mapping) or bool(_plain(value) != default)
+
+
+def _largest_batch(rows: int) -> int:
+    """The largest mini batch of a table: more than all of its rows only take time."""
+    return max(64, 1 << (rows - 1).bit_length())
 
 
 def _plain(value: object) -> Any:

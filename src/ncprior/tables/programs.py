@@ -83,9 +83,10 @@ class Engine:
         trainer = Trainer(self.method, optimizer, s.batch_size, s.remainder)
         self.ensemble = Ensemble(trainer, spec.width, spec.outputs, about=about)
 
-        def program(function: Callable[..., Result], **options: Any) -> Program[..., Result]:
+        def program(function: Callable[..., Any], **options: Any) -> Program:
             return Program(function, about and f"{function.__name__} of {about}", **options)
 
+        self._placed: tuple[Network, Network] | None = None  # weights, and the same on the device
         self.predict = program(self._predict)
         self.sample = program(self._sample)
         self.features = program(self._features)
@@ -101,6 +102,13 @@ class Engine:
     def clear_cache() -> None:
         """Forgets all engines, whose compiled programs take memory."""
         _engine.cache_clear()
+
+    def on_device(self, weights: Network) -> Network:
+        """The weights where programs compute; those that were asked for last stay there."""
+        placed = self._placed
+        if placed is None or placed[0] is not weights:
+            self._placed = placed = (weights, jax.device_put(weights))
+        return placed[1]
 
     def _predict(self, weights: Network, calibration: Calibration, inputs: Array) -> MixturePrediction:
         """The mixture of the members' predictions of the standardised target."""
@@ -266,10 +274,14 @@ def make_method(spec: Spec) -> Method:
 def padded_size(rows: int) -> int:
     """The size that arrays of so many rows are padded to, so that tables of about the same size share a program.
 
-    >>> [padded_size(rows) for rows in (3, 100, 1000, 70_000)]
-    [64, 128, 1024, 131072]
+    Small tables, which grow label by label, have two sizes for all: a step takes as long for both.
+
+    >>> [padded_size(rows) for rows in (3, 300, 1500, 70_000)]
+    [256, 1024, 2048, 131072]
     """
-    return max(64, 1 << (rows - 1).bit_length()) if rows <= 1 << 16 else -(-rows >> 16) << 16
+    if rows <= 1 << 10:
+        return 256 if rows <= 256 else 1024
+    return 1 << (rows - 1).bit_length() if rows <= 1 << 16 else -(-rows >> 16) << 16
 
 
 def chunked(function: Callable[..., Result], *arrays: object) -> Result:
@@ -299,5 +311,5 @@ def chunked(function: Callable[..., Result], *arrays: object) -> Result:
         return jax.tree.map(np.asarray, function(*jax.tree.map(part, arrays)))
 
     starts = range(0, max(rows, 1), size)
-    parts = [run(0), *in_threads(run, starts[1:])]  # the first alone, as it may have to be compiled
+    parts = [run(0)] if len(starts) == 1 else in_threads(run, starts)
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *parts)

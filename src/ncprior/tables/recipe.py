@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 from jax import Array
@@ -190,12 +189,12 @@ def padded_rows(
     weights = np.ones(count, np.float32) if order.weights is None else order.weights
 
     def padded(part: np.ndarray) -> Array:
-        return jnp.asarray(np.pad(part, pad[: part.ndim]))
+        return jax.device_put(np.pad(part, pad[: part.ndim]))
 
     def for_outputs(unit: np.ndarray | float) -> Array:
-        return jnp.asarray(np.broadcast_to(np.asarray(unit, np.float32), (outputs,)))
+        return jax.device_put(np.broadcast_to(np.asarray(unit, np.float32), (outputs,)))
 
-    counts = RowWeights(padded(weights), padded(order.copies.astype(np.float32)), jnp.asarray(labels_before))
+    counts = RowWeights(padded(weights), padded(order.copies.astype(np.float32)), jax.device_put(labels_before))
     rows = Rows(padded(inputs), padded(targets), counts)
     return MemberRows(rows, for_outputs(shift), for_outputs(scale))
 
@@ -237,7 +236,7 @@ def for_families(tables: Sequence[TableInfo], families: Sequence[Family]) -> lis
     own = list(tables)
     for member in (member for family in families if family.name == "smooth" for member in family.members):
         if (features := own[member].features) is not None:
-            smooth = eqx.tree_at(lambda features: features.quantile_scale, features, jnp.zeros(()))
+            smooth = eqx.tree_at(lambda features: features.quantile_scale, features, np.zeros((), np.float32))
             own[member] = own[member]._replace(features=smooth)
     return own
 
@@ -280,4 +279,4 @@ def make_input_prior(
     flags = [column for kind, columns in encoder.groups if kind == "flag" for column in columns]
     parts.append((flags, FlipCategories(2, options.flip)))
     prior = PerColumn(parts)
-    return jax.tree.map(jnp.asarray, NoisedShare(prior, _NOISED_SHARE) if rows >= MANY_ROWS else prior)
+    return jax.device_put(NoisedShare(prior, _NOISED_SHARE) if rows >= MANY_ROWS else prior)

@@ -10,11 +10,10 @@ from functools import partial
 from typing import Annotated, NamedTuple, TypedDict
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ncprior.core.networks import Network
-from ncprior.core.prediction import Predictive, mix, with_minimum_std
+from ncprior.core.prediction import MixturePrediction, Predictive, mix, with_minimum_std
 from ncprior.schema import AnyFloat, Range
 from ncprior.tables.calibration import Calibration, refit_noise_factor
 from ncprior.tables.ensemble import HeldOutPredictions, TableInfo
@@ -227,6 +226,31 @@ def calibrate(
     return calibration
 
 
+def rehearse(spec: Spec, rows: MemberRows, weights: Network, members: int) -> None:
+    """Compiles what a search needs besides training, on one row: for tables that grow until there is a search."""
+    one = Holdout(np.arange(1), np.arange(1), np.arange(1))
+    everyone = families(members, quantiles=bool(spec.bins))
+    held_out = Engine.of(spec).ensemble.predict_held_out(weights, [rows] * members, [one] * members)
+    calibration = calibrate(held_out, everyone, everyone, refit_noise=1.0)
+    part = jax.tree.map(lambda leaf: leaf[:, :1], held_out.prediction)
+    _row_scores(mix(calibration.apply(part), calibration.share), held_out.targets[0, :1])
+
+
+class _RowScores(NamedTuple):
+    """How a mixture predicts rows: arrays ``[rows, outputs]``."""
+
+    error: np.ndarray
+    density: np.ndarray
+    inside: np.ndarray  # whether the 90% interval holds the target
+
+
+def _row_scores(mixture: MixturePrediction, truth: np.ndarray) -> _RowScores:
+    below = chunked(CDF, mixture, truth)
+    return _RowScores(
+        chunked(MEAN, mixture) - truth, chunked(LOG_PROB, mixture, truth), (below > 0.05) & (below < 0.95)
+    )
+
+
 def _validate(
     predicted: Predictive, calibrations: list[Calibration], half: np.ndarray, training: TrainingRows, rows: np.ndarray
 ) -> Validation:
@@ -239,13 +263,10 @@ def _validate(
         if not len(some):
             continue
         part = calibration.apply(jax.tree.map(lambda leaf, some=some: leaf[:, some], predicted))
-        mixture = mix(part, jnp.asarray(calibration.share))
+        mixture = mix(part, calibration.share)
         if training.encoder.width == 1:  # as `Fitted` predicts without inputs
             mixture = with_minimum_std(mixture, 1.0)
-        below = chunked(CDF, mixture, truth[some])
-        error[some] = chunked(MEAN, mixture) - truth[some]
-        density[some] = chunked(LOG_PROB, mixture, truth[some])
-        inside[some] = (below > 0.05) & (below < 0.95)
+        error[some], density[some], inside[some] = _row_scores(mixture, truth[some])
     mean = partial(np.average, axis=0, weights=None if order.weights is None else order.weights[rows])
     flat = truth.shape[1] == 1
 
