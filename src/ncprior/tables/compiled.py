@@ -99,8 +99,8 @@ class Program:
         if (kept := read_program(folder, key)) is not None:
             try:
                 executable, example = pickle.loads(kept)  # a file that only this user can have written
-                trees = (jax.tree.structure(tree) for tree in ((args, {}), example))
-                return deserialize_and_load(executable, *trees, execution_devices=jax.local_devices()[:1])
+                given, results = jax.tree.structure((args, {})), jax.tree.structure(example)
+                return deserialize_and_load(executable, given, results, execution_devices=jax.local_devices()[:1])
             except Exception:  # whatever is wrong with it, it can be compiled
                 remove_program(folder, key)
         with _Compilation() as compilation:
