@@ -11,6 +11,7 @@ from ncprior import NCPRegressor
 from ncprior.core.methods import methods
 from ncprior.core.networks import BayesianMean, Network
 from ncprior.errors import UserError
+from ncprior.tables.batch_features import pool_ranks
 from ncprior.tables.calibration import Calibration
 from ncprior.tables.preset import TABLES
 from ncprior.tables.programs import Engine, Spec
@@ -69,3 +70,10 @@ def test_functions_of_models_that_learned_nothing_spread_as_their_predictions(un
 
 def test_models_that_learned_nothing_take_batch_rules_too(unlearned):
     assert len(unlearned.suggest(np.linspace(-2, 2, 12)[:, None], 3, acquisition="max_det", random_state=0)) == 3
+
+
+def test_ranks_count_rows_as_often_as_their_weights_say():
+    random = np.random.default_rng(0)
+    pool, rows = random.integers(0, 9, (12, 2)).astype(float), random.integers(-1, 11, (7, 2)).astype(float)
+    weights = random.integers(1, 4, 12)
+    np.testing.assert_allclose(pool_ranks(rows, pool, weights), pool_ranks(rows, np.repeat(pool, weights, axis=0)))

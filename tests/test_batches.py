@@ -259,3 +259,32 @@ def test_sketches_keep_products_on_average():
 def test_narrow_features_are_not_sketched():
     features = jnp.ones((2, 4))
     assert sketch(features, 4, key=KEY) is features
+
+
+@pytest.mark.parametrize("name", ["lcmd", "bait", "k_center", "max_det"])
+@examples
+@given(st.integers(0, 1000))
+def test_a_row_of_weight_three_is_as_good_as_three_equal_rows(name, seed):
+    """The rows of a weighted pool, picked one by one, are those of the pool in which they are repeated."""
+    pool, labelled, noise, excluded = problem(seed)
+    weights = np.random.default_rng(seed).integers(1, 5, len(pool))
+    rule = RULES[name].function
+    arrays = [jnp.asarray(np.asarray(part, np.float32)) for part in (pool, labelled, noise)]
+    few = rule(*arrays, np.asarray(excluded, bool), 3, key=KEY, weights=jnp.asarray(weights, jnp.float32))
+    repeat = np.repeat(np.arange(len(pool)), weights)
+    many = (jnp.asarray(np.asarray(part, np.float32)[repeat]) for part in (pool, noise))
+    rows, stds = many
+    found = rule(rows, arrays[1], stds, np.asarray(excluded, bool)[repeat], 3, key=KEY)
+    if name in ("bait", "max_det"):  # which may pick a row again, if that is noisy
+        assert int(few[0]) == repeat[int(found[0])]
+    else:
+        assert np.asarray(few).tolist() == repeat[np.asarray(found)].tolist()
+
+
+def test_rows_are_drawn_as_often_as_they_count():
+    pool, weights = jnp.array([[1.0], [2.0], [3.0]]), jnp.array([9.0, 1.0, 2.0])
+    rule = jax.jit(RULES["kmeans_pp"].function, static_argnums=4)
+    none = jnp.zeros((0, 1))
+    keys = jax.random.split(KEY, 2000)
+    first = [int(rule(pool, none, jnp.ones(3), jnp.zeros(3, bool), 1, key=key, weights=weights)[0]) for key in keys]
+    np.testing.assert_allclose(np.bincount(first) / 2000, np.array([9.0, 4.0, 18.0]) / 31, atol=0.03)

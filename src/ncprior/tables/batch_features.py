@@ -53,20 +53,27 @@ _MAX_FEATURES = 256
 """Features of a row, at most, that batch rules compare; more are projected at random."""
 
 
-def pool_ranks(rows: np.ndarray, pool: np.ndarray) -> np.ndarray:
+def pool_ranks(rows: np.ndarray, pool: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Ranks of values among those of a pool, column by column: from -0.5, below all, to 0.5, above all.
+
+    Rows of the pool count as often as their weights say.
 
     >>> pool_ranks(np.array([[3.0], [9.0]]), np.array([[1.0], [3.0], [3.0], [8.0]]))
     array([[0. ],
            [0.5]], dtype=float32)
     """
-    columns = zip(rows.T, np.sort(pool, axis=0).T, strict=True)
-    # The middle of equal values.
-    below = [
-        np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
-        for values, ordered in columns
-    ]
-    return (np.stack(below, axis=1) / (2 * len(pool)) - 0.5).astype(np.float32)
+    each = np.ones(len(pool)) if weights is None else np.asarray(weights, np.float64)
+    total = each.sum()
+
+    def ranks(values: np.ndarray, column: np.ndarray) -> np.ndarray:
+        order = np.argsort(column, kind="stable")
+        below = np.concatenate([[0.0], np.cumsum(each[order])])
+        ordered = column[order]
+        # The middle of equal values.
+        ends = below[np.searchsorted(ordered, values, "left")] + below[np.searchsorted(ordered, values, "right")]
+        return np.asarray(ends / (2 * total) - 0.5, np.float32)
+
+    return np.stack([ranks(*columns) for columns in zip(rows.T, pool.T, strict=True)], axis=1)
 
 
 def root_mean_square(stds: np.ndarray) -> np.ndarray:
@@ -83,6 +90,7 @@ def pick_batch(
     key: Array,
     labelled: np.ndarray | None = None,
     excluded: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """The indices of the rows of a pool that a batch rule picks.
 
@@ -94,16 +102,18 @@ def pick_batch(
         key: Of the draws.
         labelled: Encoded rows that have labels; None for those that the ensemble keeps of its training rows.
         excluded: True for rows that must not be picked ``[rows]``.
+        weights: How many rows of a larger pool each row stands for ``[rows]``; None for one.
     """
     labelled = fitted.training_sample if labelled is None else labelled
     excluded = np.zeros(pool.num_rows, bool) if excluded is None else excluded
+    each = np.ones(pool.num_rows, np.float32) if weights is None else weights / weights.mean()
     key_sketch, key_rule = jax.random.split(key)
     engine, members = fitted.engine, (fitted.weights, fitted.calibration)
     inputs = fitted.encoder.transform(pool)
     prediction = fitted.predict_encoded(inputs)
     noise = root_mean_square(chunked(NOISE, prediction))
     if rule.compares == "inputs":
-        phi, seen = (pool_ranks(rows, inputs) for rows in (inputs, labelled))
+        phi, seen = (pool_ranks(rows, inputs, weights) for rows in (inputs, labelled))
     elif rule.compares == "gradients":
         phi, seen = (
             chunked(lambda part: engine.sketches(*members, part, key_sketch, size=_MAX_FEATURES), rows)
@@ -126,14 +136,16 @@ def pick_batch(
     # Padded, so that pools and labels of about the same number share a program: with rows that cannot be picked, and
     # with repeats.
     more, again = padded_size(len(phi)) - len(phi), padded_size(len(seen)) - len(seen) if len(seen) else 0
-    phi, noise, excluded = (
+    phi, noise, excluded, each = (
         np.pad(part, [(0, more), *[(0, 0)] * (part.ndim - 1)], constant_values=fill)
-        for part, fill in ((phi, 0), (noise, 1), (excluded, True))
+        for part, fill in ((phi, 0), (noise, 1), (excluded, True), (each.astype(np.float32), 1))
     )
     seen = np.pad(seen, ((0, again), (0, 0)), mode="edge" if again else "constant")
-    return np.asarray(_PICK(rule.function, phi, seen, noise, excluded, count=count, key=key_rule))
+    return np.asarray(_PICK(rule.function, phi, seen, noise, excluded, count=count, key=key_rule, weights=each))
 
 
 _PICK = jax.jit(
-    lambda rule, *arrays, count, key: rule(*arrays, count=count, key=key), static_argnums=0, static_argnames="count"
+    lambda rule, *arrays, count, key, weights: rule(*arrays, count=count, key=key, weights=weights),
+    static_argnums=0,
+    static_argnames="count",
 )

@@ -8,6 +8,9 @@ covariance of two of them. For a belief over every layer, ``phi`` are the deviat
 mean, over the root of their number less 1. Members of an ensemble are joined end to end, each times the root of its
 share, and so is what their means differ by; several outputs count with their average covariance.
 
+A pool may be a sample of a larger one, whose rows stand for several each: rules that sum over the pool or draw from it
+count them as often.
+
 `kmeans_inputs` and `kmeans_pp` draw rows at random. The other rules are deterministic: of rows that tie, the first is
 picked.
 """
@@ -37,7 +40,17 @@ State = TypeVar("State")
 class Rule(Protocol):
     """How to pick a batch: all rules have the same arguments, and each leaves aside those that it has no need of."""
 
-    def __call__(self, pool: Array, labelled: Array, noise: Array, excluded: Array, count: int, *, key: Array) -> Array:
+    def __call__(
+        self,
+        pool: Array,
+        labelled: Array,
+        noise: Array,
+        excluded: Array,
+        count: int,
+        *,
+        key: Array,
+        weights: Array | None = None,
+    ) -> Array:
         """The numbers of ``count`` different pool rows to label next, in the order in which they were picked.
 
         ``pool`` ``[rows, features]`` and ``labelled`` ``[labels, features]`` hold ``phi``, ``noise`` ``[rows]`` is the
@@ -45,10 +58,21 @@ class Rule(Protocol):
         picked. There may be no labelled rows; a buffer of fixed size can be filled up with repeats of any of them.
         ``count`` is static. More than the pool has is a `ValueError`, but how many are excluded is not known before
         the program runs: with fewer than ``count`` rows left, the batch ends in rows that mean nothing.
+
+        ``weights`` ``[rows]`` says how many rows of a larger pool each of these stands for; None for one.
         """
 
 
-def max_det(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int, *, key: Array) -> Array:  # noqa: ARG001
+def max_det(
+    pool: Array,
+    labelled: Array,  # noqa: ARG001
+    noise: Array,
+    excluded: Array,
+    count: int,
+    *,
+    key: Array,  # noqa: ARG001
+    weights: Array | None = None,  # noqa: ARG001
+) -> Array:
     """The row with the largest information gain given those already picked, again and again.
 
     Each pick maximises ``0.5 ln(1 + Var[mu(x) | picked] / noise(x)^2)``, so that the batch greedily maximises
@@ -73,7 +97,16 @@ def max_det(pool: Array, labelled: Array, noise: Array, excluded: Array, count: 
     return _one_by_one(_whiten(pool, noise), scores, take, excluded, count)
 
 
-def bait(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int, *, key: Array) -> Array:  # noqa: ARG001
+def bait(
+    pool: Array,
+    labelled: Array,  # noqa: ARG001
+    noise: Array,
+    excluded: Array,
+    count: int,
+    *,
+    key: Array,  # noqa: ARG001
+    weights: Array | None = None,
+) -> Array:
     """The row whose label most reduces the average variance over the whole pool, again and again.
 
     Each pick minimises ``trace((I + sum phi phi^T / noise^2)^-1 F)``, the sum over the picked rows and
@@ -86,7 +119,8 @@ def bait(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int
     inverse so far. Takes ``O(rows * features)`` for each pick, ``O(rows * features^2 + features^3)`` once, and two
     copies of the pool.
     """
-    values, vectors = jnp.linalg.eigh(pool.T @ pool / len(pool))
+    each = _ones_unless(weights, pool)
+    values, vectors = jnp.linalg.eigh((pool * (each / each.sum())[:, None]).T @ pool)
     root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))
     rows = _whiten(pool, noise)
 
@@ -105,7 +139,16 @@ def bait(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int
     return _one_by_one((rows, rows @ root), scores, take, excluded, count)
 
 
-def lcmd(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int, *, key: Array) -> Array:  # noqa: ARG001
+def lcmd(
+    pool: Array,
+    labelled: Array,
+    noise: Array,  # noqa: ARG001
+    excluded: Array,
+    count: int,
+    *,
+    key: Array,  # noqa: ARG001
+    weights: Array | None = None,
+) -> Array:
     """The row farthest from its centre in the largest cluster: largest cluster maximum distance.
 
     The labelled and the picked rows are centres, and every row belongs to the nearest, by ``|phi(a) - phi(b)|^2``. A
@@ -113,10 +156,10 @@ def lcmd(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int
     rows the first pick has the largest norm (Holzmueller et al., 2023). Knows no noise.
     Takes ``O(rows * features)`` for each centre, labelled or picked.
     """
-    centres = len(labelled) + count
+    centres, each = len(labelled) + count, _ones_unless(weights, pool)
 
     def scores(nearest: _Nearest, available: Array) -> Array:
-        sizes = jax.ops.segment_sum(jnp.where(available, nearest.distance, 0.0), nearest.centre, centres)
+        sizes = jax.ops.segment_sum(jnp.where(available, each * nearest.distance, 0.0), nearest.centre, centres)
         # By way of the rows: a cluster with no row to pick is never the largest, even if all have size 0.
         largest = nearest.centre[jnp.argmax(jnp.where(available, sizes[nearest.centre], -jnp.inf))]
         return jnp.where(nearest.centre == largest, nearest.distance, -jnp.inf)
@@ -124,7 +167,16 @@ def lcmd(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int
     return _one_by_one(_nearest(pool, labelled), scores, _add_centre(pool, labelled), excluded, count)
 
 
-def k_center(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int, *, key: Array) -> Array:  # noqa: ARG001
+def k_center(
+    pool: Array,
+    labelled: Array,
+    noise: Array,  # noqa: ARG001
+    excluded: Array,
+    count: int,
+    *,
+    key: Array,  # noqa: ARG001
+    weights: Array | None = None,  # noqa: ARG001
+) -> Array:
     """The row farthest from all labelled and picked rows, again and again: the greedy core-set.
 
     Each pick maximises ``min |phi(x) - phi(centre)|``, which keeps the largest distance from any row to its nearest
@@ -138,7 +190,16 @@ def k_center(pool: Array, labelled: Array, noise: Array, excluded: Array, count:
     return _one_by_one(_nearest(pool, labelled), scores, _add_centre(pool, labelled), excluded, count)
 
 
-def kmeans_pp(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int, *, key: Array) -> Array:  # noqa: ARG001
+def kmeans_pp(
+    pool: Array,
+    labelled: Array,
+    noise: Array,  # noqa: ARG001
+    excluded: Array,
+    count: int,
+    *,
+    key: Array,
+    weights: Array | None = None,
+) -> Array:
     """A row drawn in proportion to its squared distance to the nearest labelled or picked one, again and again.
 
     This is how k-means++ chooses centres (Arthur and Vassilvitskii, 2007), and BADGE a batch (Ash et al., 2020). Rows
@@ -146,12 +207,12 @@ def kmeans_pp(pool: Array, labelled: Array, noise: Array, excluded: Array, count
     what is learned about noise depends on. Without labelled rows the first is drawn in proportion to its squared norm.
     Knows no noise. Takes ``O(rows * features)`` for each centre, labelled or picked.
     """
-    add = _add_centre(pool, labelled)
+    add, log_each = _add_centre(pool, labelled), jnp.log(_ones_unless(weights, pool))
 
     def scores(state: tuple[_Nearest, Array], _: Array) -> Array:
         (_, distance), key = state
         # The largest of these is a draw in proportion to the distances (Gumbel, 1954).
-        return jnp.log(jnp.maximum(distance, _SMALLEST)) + jax.random.gumbel(key, distance.shape)
+        return log_each + jnp.log(jnp.maximum(distance, _SMALLEST)) + jax.random.gumbel(key, distance.shape)
 
     def take(state: tuple[_Nearest, Array], row: Array, place: Array) -> tuple[_Nearest, Array]:
         return add(state[0], row, place), jax.random.fold_in(state[1], place)
@@ -159,13 +220,22 @@ def kmeans_pp(pool: Array, labelled: Array, noise: Array, excluded: Array, count
     return _one_by_one((_nearest(pool, labelled), key), scores, take, excluded, count)
 
 
-def kmeans_inputs(pool: Array, labelled: Array, noise: Array, excluded: Array, count: int, *, key: Array) -> Array:
+def kmeans_inputs(
+    pool: Array,
+    labelled: Array,
+    noise: Array,
+    excluded: Array,
+    count: int,
+    *,
+    key: Array,
+    weights: Array | None = None,
+) -> Array:
     """`kmeans_pp` for features that are the ranks of the inputs in the pool.
 
     Networks trained on few labels find differences where there are none, and miss others. Ranks count all inputs the
     same and no value as extreme, so that the labels are spread over the pool as it is.
     """
-    return kmeans_pp(pool, labelled, noise, excluded, count, key=key)
+    return kmeans_pp(pool, labelled, noise, excluded, count, key=key, weights=weights)
 
 
 RULES: Registry[Rule] = Registry(
@@ -263,6 +333,11 @@ def _one_by_one(
         return (take(state, row, place), available.at[row].set(False)), row
 
     return jax.lax.scan(step, (state, ~jnp.asarray(excluded)), jnp.arange(count))[1]
+
+
+def _ones_unless(weights: Array | None, pool: Array) -> Array:
+    """What every row of a pool stands for: itself, unless there are weights."""
+    return jnp.ones(len(pool), pool.dtype) if weights is None else weights
 
 
 def _whiten(pool: Array, noise: Array) -> Array:

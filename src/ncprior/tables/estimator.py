@@ -23,7 +23,7 @@ from ncprior.data.frames import as_table, is_frame
 from ncprior.data.labelled import LARGEST, check_inputs
 from ncprior.errors import UserError
 from ncprior.processes import check_process
-from ncprior.tables import batch_features, saving
+from ncprior.tables import batch_features, candidates, saving
 from ncprior.tables.batches import DEFAULT_RULE, RULES, acquisitions
 from ncprior.tables.calibration import Calibration
 from ncprior.tables.fitting import Fitted, continue_fit, fit
@@ -271,6 +271,9 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
     ) -> np.ndarray:
         """Choose the ``n`` rows of a pool that are most worth a label.
 
+        A rule compares 50,000 candidates at most. In a larger pool half of them are drawn uniformly and the others by
+        their distance from the labelled rows and their uncertainty (see `ncprior.tables.candidates`).
+
         Args:
             X_pool: Rows without labels.
             n: How many to pick.
@@ -302,7 +305,8 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             raise UserError(f"cannot pick {n} rows: {left} rows can be picked; choose n from 1 to {left}")
         if not temperature >= 0:
             raise UserError(f"temperature must be at least 0, got {temperature}")
-        key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        key = jax.random.key(seed)
         if not callable(acquisition) and acquisition in RULES:
             if temperature:
                 raise UserError(
@@ -310,12 +314,18 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
                 )
             fitted = self.fitted_
             rows = None if labelled is None else fitted.encoder.transform(self._table(labelled))
-            rule = RULES[acquisition]
-            return batch_features.pick_batch(rule, fitted, table, n, key=key, labelled=rows, excluded=excluded)
+            rule, most = RULES[acquisition], max(candidates.CANDIDATES, n)
+            if table.num_rows <= most:
+                return batch_features.pick_batch(rule, fitted, table, n, key=key, labelled=rows, excluded=excluded)
+            drawn = candidates.of_table(fitted, table, most, excluded=excluded, labelled=rows, seed=seed)
+            compared = table.take(drawn.rows)
+            picked = batch_features.pick_batch(rule, fitted, compared, n, key=key, labelled=rows, weights=drawn.weights)
+            return drawn.rows[picked]
         if not callable(acquisition) and acquisition not in acquisitions():
             names = ", ".join(acquisitions())
             raise UserError(f"unknown acquisition {acquisition!r}: choose from {names}, or give a score's function")
-        scores = self.predict_piece(table).score(acquisition).astype(np.float32)
+        pieces = (table.slice(start, candidates.PIECE) for start in range(0, table.num_rows, candidates.PIECE))
+        scores = np.concatenate([self.predict_piece(piece).score(acquisition) for piece in pieces]).astype(np.float32)
         if np.isnan(scores).any():
             raise UserError(f"acquisition {acquisition!r} gives scores that are no numbers; mend it")
         draw: Draw = "without_replacement" if temperature or acquisition == "random" else "greedy"
