@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-torch lint coverage docs wheel test-lowest bench test-campaigns-load lock clean
+.PHONY: demo test test-torch test-ray lint coverage docs wheel test-lowest bench test-campaigns-load lock clean
 
 demo: $(VENV)/installed  ## Install, run the toy experiment in a quick version, say where the report is
 	rm -rf runs/demo
@@ -16,6 +16,9 @@ test: $(VENV)/tested lint  ## Linters, spelling, types, layers, tests and doctes
 
 test-torch: $(VENV)/torch  ## The tests and doctests of ncprior.torch, whose extra is too large for `make test`
 	$(BIN)/python -m pytest src/ncprior/torch $(wildcard tests/test_torch_*.py)
+
+test-ray: $(VENV)/ray  ## The tests of --engine ray, on a cluster of two nodes on this machine
+	NCPRIOR_NEED_RAY=1 $(BIN)/python -m pytest --numprocesses=0 tests/test_ray.py
 
 lint: $(VENV)/tested  ## What `make test` checks before it runs the tests
 	$(BIN)/ruff format --check .
@@ -63,7 +66,7 @@ lock:
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet "pip>=25.1"
-	$(PIP) install --quiet -e ".[campaigns,flights,torch]" --group dev
+	$(PIP) install --quiet -e ".[campaigns,flights,ray,torch]" --group dev
 	$(PIP) freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
 
 $(VENV)/installed: requirements.lock pyproject.toml
@@ -85,6 +88,10 @@ $(VENV)/documented: requirements.lock pyproject.toml
 
 $(VENV)/torch: $(VENV)/tested
 	$(PIP) install --quiet --constraint requirements.lock -e ".[campaigns,flights,torch]" --group test --group torch
+	touch $@
+
+$(VENV)/ray: $(VENV)/tested
+	$(PIP) install --quiet --constraint requirements.lock -e ".[campaigns,flights,ray]" --group test
 	touch $@
 
 clean:

@@ -43,15 +43,17 @@ from ncprior.tables.programs import Engine
 jax.config.update("jax_num_cpu_devices", 2)
 
 WITH_TORCH = importlib.util.find_spec("torch") is not None
+WITH_RAY = importlib.util.find_spec("ray") is not None or "NCPRIOR_NEED_RAY" in os.environ
 collect_ignore_glob = [] if WITH_TORCH else ["test_torch_*.py"]
+collect_ignore = [] if WITH_RAY else ["test_ray.py"]
 
 
 def pytest_report_header():
-    return (
-        None
-        if WITH_TORCH
-        else "PyTorch is not installed: tests of ncprior.torch are left out, `make test-torch` has them"
-    )
+    missing = {
+        "PyTorch is not installed: tests of ncprior.torch are left out, `make test-torch` has them": WITH_TORCH,
+        "Ray is not installed: tests of --engine ray are left out, `make test-ray` has them": WITH_RAY,
+    }
+    return [line for line, there in missing.items() if not there]
 
 
 # Many tests compile the same programs: the first one keeps them for the others.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ncprior.errors import UserError
-from ncprior.files import alone, is_ours, written
+from ncprior.files import alone, digest_of, is_ours, written, written_once
 
 
 def inside(folder):
@@ -230,3 +230,39 @@ def test_file_systems_without_locks_and_full_ones(tmp_path, monkeypatch):
     with alone(tmp_path / "out.txt"):
         pass
     assert inside(tmp_path) == ["out.txt"]
+
+
+def test_of_two_who_write_a_file_once_the_first_stays(tmp_path):
+    """At the same time, as a task does that was thought to be lost."""
+    target = tmp_path / "part"
+    with written_once(target) as slow:
+        slow.write_text("slow")
+        with written_once(target) as fast:
+            assert fast != slow
+            fast.write_text("fast")
+        inode = target.stat().st_ino
+    assert (target.read_text(), target.stat().st_ino) == ("fast", inode)
+    with written_once(target) as late:
+        late.write_text("late")
+    assert target.read_text() == "fast"
+    with pytest.raises(ZeroDivisionError), written_once(tmp_path / "other") as draft:
+        draft.write_text(str(1 / 0))
+    assert inside(tmp_path) == ["part"]
+
+
+def test_a_file_is_written_once_where_there_are_no_links(tmp_path, monkeypatch):
+    def refused(*_):
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refused)
+    with written_once(tmp_path / "part") as draft:
+        draft.write_text("whole")
+    assert (tmp_path / "part").read_text() == "whole"
+    assert inside(tmp_path) == ["part"]
+
+
+def test_the_digest_of_a_file_is_sha256(tmp_path):
+    (tmp_path / "abc").write_text("abc")
+    assert digest_of(tmp_path / "abc").startswith("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+    with pytest.raises(UserError, match="cannot be read"):
+        digest_of(tmp_path / "nowhere")

@@ -5,14 +5,18 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ncprior.core.acquisition import score_names
 from ncprior.core.prediction import MixturePrediction, Prediction
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
-from ncprior.tables.estimator import Distribution
+from ncprior.tables import candidates
+from ncprior.tables.candidates import row_noise
+from ncprior.tables.estimator import Distribution, NCPRegressor
 from ncprior.tables.familiarity import Familiarity
-from ncprior.tables.pool import Picker, row_noise
+from ncprior.tables.pool import Picker
 
 ROWS = 150
 
@@ -24,7 +28,7 @@ def pool(rows=ROWS):
     )
 
 
-def predict(table, first_row):  # noqa: ARG001
+def predict(table, first_row=1):  # noqa: ARG001
     """Mean, noise and uncertainty are simple functions of the columns."""
     x, z = (table[name].to_numpy().astype(np.float32)[:, None, None] for name in ("x", "z"))
     mixture = MixturePrediction(np.ones_like(x), Prediction(x, np.exp(z), np.exp(x)))
@@ -132,3 +136,65 @@ def test_a_temperature_draws_from_the_softmax(model):
     expected = np.exp(gain / 0.7) / np.exp(gain / 0.7).sum()
     first = [best(Picker(1, "information_gain", 0.7, seed), model, [table])["row"][0].as_py() for seed in range(1000)]
     np.testing.assert_allclose(np.bincount(first, minlength=4)[1:] / 1000, expected, atol=0.05)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A small model, and a larger pool: a hundred rows twice, and some far from the others."""
+    random = np.random.default_rng(1)
+    inputs = random.normal(size=(50, 2))
+    fitted = NCPRegressor(members=2, epochs=5, hidden=(8,), random_state=0).fit(
+        pa.table({"x": inputs[:, 0], "z": inputs[:, 1]}), inputs.sum(1)
+    )
+    many = random.normal(size=(2000, 2)) * np.where(np.arange(2000) % 50, 1, 8)[:, None]
+    names = [f"r{i % 1900}" for i in range(2000)]
+    return fitted, pa.table({"name": names, "x": many[:, 0], "z": many[:, 1]})
+
+
+@pytest.mark.parametrize("acquisition", ["kmeans_inputs", "lcmd", "information_gain"])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_however_a_pool_is_parted_the_same_rows_are_picked(acquisition, trained, monkeypatch, data):
+    """Shards of any sizes, in any order, each in pieces of any size; some rows have the id of others."""
+    fitted, table = trained
+    monkeypatch.setattr(candidates, "CANDIDATES", 120)
+    picker = Picker(6, acquisition, 0.0, 3, "name")
+    excluded = {f"r{i}" for i in range(0, 300, 3)}
+    order = np.random.default_rng(data.draw(st.integers(0, 99))).permutation(table.num_rows)
+    cuts = data.draw(st.lists(st.integers(0, table.num_rows), max_size=5))
+    size = data.draw(st.integers(300, 2000))
+    found = [
+        picker.search(fitted, cut(table.take(rows), size), excluded, part_of=table.num_rows)
+        for rows in np.split(order, sorted(cuts))
+    ]
+    merged = picker.merge(found, table.num_rows, len(excluded))
+    expected = picker.pick(fitted, [table], excluded)
+    assert (merged.pool, merged.excluded) == (expected.pool, expected.excluded)
+    assert picker.choose(fitted, merged).rows.equals(expected.rows)
+    if acquisition in ("kmeans_inputs", "lcmd"):
+        assert sum(len(part.kept.numbers) for part in found if part.kept) < 1500  # of 2,000: all would be no proof
+
+
+def test_parts_that_left_out_what_would_have_been_found_are_refused(trained, monkeypatch):
+    fitted, table = trained
+    monkeypatch.setattr(candidates, "CANDIDATES", 120)
+    picker = Picker(6, "lcmd", 0.0, 3, "name")
+    twenty = table.set_column(0, "name", pa.array([f"r{i % 20}" for i in range(2000)]))
+    found = [picker.search(fitted, [part], part_of=2000) for part in cut(twenty, 500)]
+    with pytest.raises(UserError, match="too few have an id of their own"):
+        picker.merge(found, 2000)
+
+
+def test_rules_predict_only_what_they_compare(trained, monkeypatch):
+    fitted, table = trained
+    monkeypatch.setattr(candidates, "CANDIDATES", 120)
+    predicted = []
+    whole = type(fitted.fitted_).predict_encoded
+
+    def counted(self, inputs):
+        predicted.append(len(inputs))
+        return whole(self, inputs)
+
+    monkeypatch.setattr(type(fitted.fitted_), "predict_encoded", counted)
+    Picker(6, "kmeans_inputs", id_column="name").pick(fitted, cut(table, 500))
+    assert sum(predicted) == 120 + 6  # the candidates, and what is told about the rows that were picked

@@ -19,6 +19,7 @@ from ncprior.cli.sentences import (
 from ncprior.experiments.runs import RunProgress
 from ncprior.report.headline import in_words, lead, settled
 from ncprior.report.terms import TERMS, explanation
+from ncprior.tables.table_predictions import Totals
 
 HELD_OUT = {"rmse": 4.23, "nlpd": 2.81, "coverage": 0.912, "rows": 103}
 
@@ -75,10 +76,12 @@ def test_familiarity():
     values[:120] = 0.01
     unlike = "12% of these rows are unlike the training rows (see column familiarity)."
     assert familiarity_sentence(np.r_[np.full(120, 0.01), np.full(880, 0.5)]) == unlike
-    counted = summaries.Familiar()
+    counted = Totals(["y"])
     assert counted.unlike is None
-    for part in (np.full(120, 0.01), np.full(880, 0.5)):
-        counted.add({"mean": part, "familiarity": part})
+    for unlike, rows in ((120, 120), (0, 880)):
+        unit = Totals(["y"])
+        unit.unlike_rows, unit.rows = unlike, rows
+        counted.merge(unit)
     assert counted.unlike == pytest.approx(0.12)
 
 

@@ -268,7 +268,7 @@ def test_suggest_in_a_real_process(trained, model, folder, tmp_path):
 
 @pytest.mark.parametrize("candidates", [50_000, 60])
 def test_batches_are_picked_among_candidates(candidates, trained, folder, tmp_path, run, monkeypatch):
-    monkeypatch.setattr("ncprior.tables.pool.CANDIDATES", candidates)
+    monkeypatch.setattr("ncprior.tables.candidates.CANDIDATES", candidates)
     options = ["-n", 20, "--id", "house", "--json"]
     first = json.loads(run("suggest", trained[0], folder / "houses.csv", *options))["suggestions"]
     assert len({row["house"] for row in first}) == 20

@@ -71,6 +71,44 @@ def written(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def written_once(target: Path) -> Iterator[Path]:
+    """Gives the path of a draft, which becomes the file when all is done, unless the file is there by then.
+
+    For tasks that may run twice, even at the same time on two machines: both write the same, and the first one stays.
+    There is no lock. A task that is killed may leave its draft.
+    """
+    draft = target.parent / f"{_beside(target)}{secrets.token_hex(8)}.ncprior-part"
+    try:
+        yield draft
+        if draft.exists() and not target.exists():
+            with explained(target):
+                with draft.open("rb+") as file:
+                    os.fsync(file.fileno())
+                try:
+                    os.link(draft, target)  # which fails if another one was faster
+                except FileExistsError:
+                    pass
+                except OSError:  # the file system has no links
+                    draft.replace(target)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of the content of a file.
+
+    Raises:
+        UserError: If it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); check its name and folder") from error
+
+
+@contextmanager
 def alone(target: Path, claim: str | None = None) -> Iterator[None]:
     """Keeps other processes and threads from writing a file; the same thread may do so more than once.
 

@@ -18,6 +18,7 @@ from ncprior.cli.campaign import campaign
 from ncprior.cli.evaluate import evaluate
 from ncprior.cli.fit import fit
 from ncprior.cli.interrupts import KEPT, Stopped, ends_at_once, stoppable
+from ncprior.cli.merge import merge
 from ncprior.cli.paper import paper
 from ncprior.cli.predict import predict
 from ncprior.cli.simulate import simulate
@@ -33,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Neural regression that knows what it does not know, and says what to label next.",
 )
-for command in (fit, predict, suggest, evaluate, simulate):
+for command in (fit, predict, suggest, merge, evaluate, simulate):
     app.command(cls=AcquisitionCommand if command in (suggest, simulate) else None)(command)
 app.add_typer(paper, name="paper")
 app.add_typer(campaign, name="campaign")

@@ -10,9 +10,11 @@ import typer
 
 from ncprior.cli.interrupts import RESUME, ends_at_once, stoppable
 from ncprior.cli.options import (
+    AddressOption,
     DatesOption,
     DecimalOption,
     EncodingOption,
+    EngineOption,
     ExcludeOption,
     ExplainOption,
     HeaderRowOption,
@@ -23,6 +25,7 @@ from ncprior.cli.options import (
     SheetOption,
     TableArgument,
     TargetOption,
+    chosen_engine,
     dialect_options,
     say_dialect,
     split_names,
@@ -83,6 +86,8 @@ def evaluate(
     ] = 0.1,
     quick: Annotated[bool, typer.Option("--quick", help="Two networks, three splits, at most 5000 rows.")] = False,
     change: SetOption = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     sep: SepOption = None,
     decimal: DecimalOption = None,
     encoding: EncodingOption = None,
@@ -116,6 +121,7 @@ def evaluate(
 
     fast = experiment.QUICK if quick else {}
     check_file(table)
+    runner = chosen_engine(engine, address)
     options = dialect_options(
         sep=sep, decimal=decimal, encoding=encoding, header_row=header_row, dates=dates, sheet=sheet
     )
@@ -135,7 +141,7 @@ def evaluate(
     )
     say_dialect(table.expanduser(), options)
     loaded = experiment.load(config)  # mistakes in the table come to light before anything is written
-    run = partial(experiment.experiment, config, loaded)
+    run = partial(experiment.experiment, config, loaded, engine=runner)
     results, report = run_on_table(config, loaded[0], run, name=experiment.NAME, out=out, resume=resume)
     if as_json:
         summaries.print_json({**results, "report": report})

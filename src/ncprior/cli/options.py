@@ -18,6 +18,7 @@ from ncprior.terminal import remark
 
 if TYPE_CHECKING:
     from ncprior.data.formats.dialect import DialectOptions
+    from ncprior.engines.engine import Engine
 
 TableArgument = Annotated[
     Path,
@@ -53,6 +54,19 @@ DatesOption = Annotated[
     str | None, typer.Option(metavar="dmy|mdy", help="Whether the day of 05/06/2021 is 5 or 6.", rich_help_panel=_FILES)
 ]
 SheetOption = Annotated[str | None, typer.Option(metavar="NAME", help="Sheet of a workbook.", rich_help_panel=_FILES)]
+_WHERE = "Where it is computed"
+EngineOption = Annotated[
+    str,
+    typer.Option("--engine", metavar="local|ray", help="This process, or a Ray cluster.", rich_help_panel=_WHERE),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Of the Ray cluster, such as auto or ray://head:10001. \\[default: start one on this machine]",
+        rich_help_panel=_WHERE,
+    ),
+]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
 
 
@@ -111,6 +125,35 @@ _MAGIC = {
     **{b"\x1f\x8b": ".csv.gz", b"BZh": ".csv.bz2", b"{": ".jsonl"},
 }
 """How files begin; all else is text."""
+
+
+def check_folder(out: Path | None, table: Path | None = None) -> None:
+    """Raise if predictions cannot be written into the folder ``--out``."""
+    if out is None:
+        return
+    if next(out.iterdir(), None) is not None:
+        raise UserError(f"--out {out}: is a folder with files in it; give an empty one, or the name of a file")
+    if not os.access(out, os.W_OK):
+        raise UserError(f"--out {out}: cannot be written; choose another place")
+    if table is not None and table.is_dir() and table.resolve() in (out.resolve(), *out.resolve().parents):
+        raise UserError(f"--out {out}: lies in the folder that is read and would become part of it; choose another one")
+
+
+def chosen_engine(
+    name: str, address: str | None, table: Path | None = None, out: Path | None = None
+) -> "Engine | None":
+    """The engine of ``--engine`` and ``--address``; None for this process.
+
+    Raises:
+        UserError: If there is none, or the table or the result is not in files, which all machines can see.
+    """
+    from ncprior.engines.engine import engine_of
+
+    found = engine_of(name, address)
+    for option, path in (("the table", table), ("--out", out)):
+        if found is not None and path is not None and str(path) == STANDARD:
+            raise UserError(f"--engine {name}: {option} must be a file that all machines can see, not -")
+    return found
 
 
 def check_standard(out: Path | None, as_json: bool) -> None:

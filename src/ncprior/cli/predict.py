@@ -1,17 +1,21 @@
 """The command ``ncprior predict``."""
 
-from contextlib import nullcontext
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ncprior.cli.interrupts import ends_at_once, stoppable
 from ncprior.cli.options import (
     STANDARD,
+    AddressOption,
     DatesOption,
     DecimalOption,
     EncodingOption,
+    EngineOption,
     ExplainOption,
     ForceOption,
     HeaderRowOption,
@@ -20,14 +24,19 @@ from ncprior.cli.options import (
     SepOption,
     SheetOption,
     TableArgument,
+    check_folder,
     check_out,
     check_standard,
+    chosen_engine,
     dialect_options,
     incoming,
     kept_place,
     say_dialect,
 )
 from ncprior.errors import UserError
+
+if TYPE_CHECKING:
+    from ncprior.engines.engine import Engine
 
 SHOWN_ROWS = 10
 """Rows that are printed without ``--out``."""
@@ -40,7 +49,8 @@ def predict(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File for the predictions, .parquet or .csv, or - for stdout. \\[default: show the first rows]"
+            help="File for the predictions, .parquet or .csv, a folder that is empty, for one file for each part of "
+            "the table, or - for stdout. \\[default: show the first rows]"
         ),
     ] = None,
     level: Annotated[float, typer.Option(help="Probability of the interval from lower to upper.")] = 0.9,
@@ -48,6 +58,8 @@ def predict(
         float | None,
         typer.Option(help="Add a column unfamiliar that marks rows with a familiarity below this, such as 0.05."),
     ] = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     sep: SepOption = None,
     decimal: DecimalOption = None,
     encoding: EncodingOption = None,
@@ -71,66 +83,74 @@ def predict(
 
       ncprior predict trips.ncp trips-of-may/ --level 0.5 --flag-below 0.05 --out may.parquet
 
+      ncprior predict trips.ncp all-trips/ --engine ray --address auto --out predictions/
+
       unzip -p may.zip | ncprior predict trips.ncp - --out - | head
     """
     if not 0 < level < 1:
         raise UserError(f"--level {level:g}: give a probability between 0 and 1, such as 0.9")
     if flag_below is not None and not 0 < flag_below <= 1:
         raise UserError(f"--flag-below {flag_below:g}: give a familiarity above 0 and at most 1, such as 0.05")
-    check_out(out, force, table)
+    folder = out if out is not None and out.is_dir() else None
+    single = None if folder else out
+    check_out(single, force, table)
+    check_folder(folder, table)
     check_standard(out, as_json)
+    runner = chosen_engine(engine, address, table, out)
     known = dialect_options(
         sep=sep, decimal=decimal, encoding=encoding, header_row=header_row, dates=dates, sheet=sheet
     )
     with ends_at_once():
         from ncprior.cli.progress import row_bar
-        from ncprior.cli.summaries import Familiar, PredictSummary, Scores, print_json, print_predict
+        from ncprior.cli.summaries import PredictSummary, print_json, print_predict
         from ncprior.data import table_files
         from ncprior.data.column_types import check_held, python_rows
-        from ncprior.tables.columns import (
-            count_rows,
-            dialect_of,
-            familiarity_columns,
-            input_types,
-            kept_types,
-            prediction_columns,
-            target_names,
-            with_columns,
+        from ncprior.engines.engine import InProcess
+        from ncprior.tables.columns import dialect_of, input_types, kept_types, target_names
+        from ncprior.tables.table_predictions import (
+            UNIT_ROWS,
+            Job,
+            ModelFile,
+            append_all,
+            predict_here,
+            predict_units,
         )
-        from ncprior.tables.estimator import NCPRegressor
-    with stoppable(), kept_place(out, force, table), incoming(table) as place:
-        loaded = NCPRegressor.load(model)
+    with stoppable(), kept_place(single, force, table), incoming(table) as place:
+        file = ModelFile(model) if runner is None else ModelFile.shared(model)
+        loaded = file.load()
         options = dialect_of(loaded, known)
         read_with = say_dialect(place, options)
         targets = target_names(loaded)
-        scores, familiar = Scores(targets), Familiar()
-        first: Any = None
-        done = 0
-        types = kept_types(loaded, place, out, options) | input_types(loaded)
-        if out:
-            check_held(out, table_files.schema_of(place, schema=types, options=options))
-        with table_files.write(out) if out else nullcontext() as append, row_bar(count_rows(place)) as advance:
-            for piece in table_files.stream(place, schema=types, options=options):
-                prediction = loaded.predict_piece(piece, first_row=done + 1)
-                columns = prediction_columns(prediction, targets, level) | familiarity_columns(prediction, flag_below)
-                scores.add(piece, prediction, columns, done + 1)
-                familiar.add(columns)
-                piece = with_columns(piece, columns)
-                if append:
-                    append(piece)
-                first = piece.slice(0, SHOWN_ROWS) if first is None else first
-                done += piece.num_rows
-                advance(piece.num_rows)
+        types = kept_types(loaded, place, out if single else Path("part.parquet"), options) | input_types(loaded)
+        if single:
+            check_held(single, table_files.schema_of(place, schema=types, options=options))
+        job = Job(file, place.absolute(), types, options, level, flag_below)
+        units = table_files.units(place, rows=UNIT_ROWS)
+        with (
+            table_files.write(single) if single else nullcontext() as append,
+            parts_folder(single, folder, runner) as parts,
+            row_bar(table_files.rows_of(units)) as advance,
+        ):
+            if runner is not None or folder is not None:
+                engine_used = runner or InProcess()
+                done = predict_units(job, units, engine_used, parts, shown_rows=SHOWN_ROWS, advance=advance)
+            if append and parts is not None:
+                append_all(append, (piece for file in sorted(parts.iterdir()) for piece in table_files.stream(file)))
+            elif not (runner or folder):
+                done = predict_here(job, units, append, shown_rows=SHOWN_ROWS, advance=advance)
+        first, totals = done.first, done.totals
+        if first is None:
+            raise UserError(f"{table}: has columns but no rows; give a table with at least one row")
         summary: PredictSummary = {
-            "rows": done,
+            "rows": totals.rows,
             "read": read_with,
-            "columns": first.column_names[-len(columns) :],
+            "columns": totals.columns,
             "targets": targets,
             "level": level,
-            "unlike": familiar.unlike,
+            "unlike": totals.unlike,
             "promised": loaded.validation_,
-            "scores": scores.results(),
-            "not_scored": scores.not_scored,
+            "scores": totals.scores.results(),
+            "not_scored": totals.scores.not_scored,
         }
         if out:
             summary["out"] = str(out)
@@ -140,3 +160,13 @@ def predict(
             print_json(summary)
         else:
             print_predict(summary, first, explain=explain, stderr=str(out) == STANDARD)
+
+
+@contextmanager
+def parts_folder(out: Path | None, folder: Path | None, runner: "Engine | None") -> Iterator[Path | None]:
+    """Where units are written one by one: the folder of ``--out``, or one beside its file until they are all there."""
+    if out is None or runner is None:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.", suffix=".ncprior-parts") as beside:
+        yield Path(beside)

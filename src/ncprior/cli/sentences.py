@@ -7,10 +7,7 @@ from typing import Any
 import numpy as np
 
 from ncprior.report.terms import TERMS
-
-UNLIKE = 0.05
-"""Familiarity below which a row is unlike the training rows: as far off as one in twenty of these."""
-
+from ncprior.tables.table_predictions import UNLIKE
 
 _FEW_ROWS = 50
 """Rows below which shares are told as counts."""

@@ -9,9 +9,11 @@ import typer
 
 from ncprior.cli.interrupts import RESUME, ends_at_once, stoppable
 from ncprior.cli.options import (
+    AddressOption,
     DatesOption,
     DecimalOption,
     EncodingOption,
+    EngineOption,
     ExcludeOption,
     HeaderRowOption,
     InputsOption,
@@ -21,6 +23,7 @@ from ncprior.cli.options import (
     SheetOption,
     TableArgument,
     TargetOption,
+    chosen_engine,
     dialect_options,
     say_dialect,
     split_names,
@@ -64,6 +67,8 @@ def simulate(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Two networks, two seeds, 100 labels.")] = False,
     change: SetOption = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     sep: SepOption = None,
     decimal: DecimalOption = None,
     encoding: EncodingOption = None,
@@ -92,6 +97,7 @@ def simulate(
 
     fast = experiment.QUICK if quick else {}
     check_file(table)
+    runner = chosen_engine(engine, address)
     given = {"seeds": seeds, "labels": labels, "rows": rows}
     options = dialect_options(
         sep=sep, decimal=decimal, encoding=encoding, header_row=header_row, dates=dates, sheet=sheet
@@ -113,7 +119,7 @@ def simulate(
     )
     say_dialect(table.expanduser(), options)
     loaded = experiment.load(config)  # mistakes in the table come to light before anything is written
-    run = partial(experiment.experiment, config, loaded)
+    run = partial(experiment.experiment, config, loaded, engine=runner)
     results, report = run_on_table(config, loaded[0], run, name=experiment.NAME, out=out, resume=resume)
     if as_json:
         summaries.print_json({**results, "report": report})

@@ -9,9 +9,11 @@ import typer
 from ncprior.cli.interrupts import ends_at_once, stoppable
 from ncprior.cli.options import (
     STANDARD,
+    AddressOption,
     DatesOption,
     DecimalOption,
     EncodingOption,
+    EngineOption,
     ExplainOption,
     ForceOption,
     HeaderRowOption,
@@ -22,12 +24,14 @@ from ncprior.cli.options import (
     check_out,
     check_seed,
     check_standard,
+    chosen_engine,
     dialect_options,
     incoming,
     kept_place,
     say_dialect,
 )
 from ncprior.errors import UserError
+from ncprior.files import digest_of
 
 MOST_ROWS = 1_000_000
 """The most rows that suggest picks: they are kept in memory and compared with each other."""
@@ -63,6 +67,15 @@ def suggest(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Search only the I-th of N parts of the pool; ncprior merge picks rows from what all parts found.",
+        ),
+    ] = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     sep: SepOption = None,
     decimal: DecimalOption = None,
     encoding: EncodingOption = None,
@@ -84,10 +97,17 @@ def suggest(
       ncprior suggest houses.ncp all-houses.parquet -n 20 --id address --exclude labelled.csv --out to-label.csv
 
       ncprior suggest trips.ncp pool/ --acquisition uncertainty --temperature 0.5 --seed 7
+
+      ncprior suggest trips.ncp pool/ -n 20 --id trip --shard 3/64 --out parts/3.parquet
     """
     check_suggest(count, acquisition, temperature, greedy, seed)
     check_out(out, force, pool)
     check_standard(out, as_json)
+    if shard is not None:
+        check_shard(pool, out, id_column)
+    runner = chosen_engine(engine, address, pool)
+    if shard is not None and runner is not None:
+        raise UserError("--shard is for one process and --engine ray for a cluster, which needs no shards; choose one")
     if exclude is not None and str(exclude) == STANDARD:
         raise UserError("--exclude -: only the pool can come in on standard input; give a file")
     known = dialect_options(
@@ -95,12 +115,15 @@ def suggest(
     )
     with ends_at_once():
         from ncprior.cli.progress import row_bar
-        from ncprior.cli.summaries import SuggestSummary, print_json, print_suggest
+        from ncprior.cli.summaries import ShardSummary, SuggestSummary, print_json, print_shard, print_suggest
         from ncprior.data import table_files
         from ncprior.data.column_types import check_held, python_rows
         from ncprior.tables.columns import count_rows, dialect_of, used_columns, with_reasons
         from ncprior.tables.estimator import NCPRegressor
         from ncprior.tables.pool import Picker
+        from ncprior.tables.pool_parts import Search, Shard, write_part
+        from ncprior.tables.pool_tasks import PoolSearch, search_units
+        from ncprior.tables.table_predictions import ModelFile
     with stoppable(), kept_place(out, force, pool), incoming(pool) as place:
         loaded = NCPRegressor.load(model)
         options = dialect_of(loaded, known)
@@ -109,9 +132,31 @@ def suggest(
         if out:
             check_held(out, picker.schema(loaded, place))
         excluded = picker.keys_in(loaded, exclude) if exclude else set()
+        if shard is not None and out is not None and id_column is not None:
+            part, rows_in_all = Shard.parse(shard), count_rows(place) or 0
+            how = (acquisition, temperature, seed, id_column, count, rows_in_all, len(excluded), part.of)
+            search, units = Search(digest_of(model), *how), part.units(place)
+            with row_bar(table_files.rows_of(units)) as advance:
+                pieces = picker.stream(loaded, place, units=units)
+                found = picker.search(loaded, pieces, excluded, advance, part_of=rows_in_all)
+            kept = write_part(out, found, search, part)
+            told: ShardSummary = {
+                "shard": str(part),
+                "rows": found.pool,
+                "excluded": found.excluded,
+                "kept": kept,
+                "out": str(out),
+            }
+            (print_json if as_json else print_shard)(told)
+            return
         with table_files.write(out) if out else nullcontext() as append:
             with row_bar(count_rows(place)) as advance:
-                best = picker.pick(loaded, picker.stream(loaded, place), excluded, advance)
+                if runner is None:
+                    best = picker.pick(loaded, picker.stream(loaded, place), excluded, advance)
+                else:
+                    not_these = exclude.absolute() if exclude else None
+                    wanted = PoolSearch(ModelFile.shared(model), picker, place.absolute(), not_these)
+                    best = picker.choose(loaded, search_units(wanted, runner, advance))
             rows = with_reasons(loaded, best.rows)
             suggestions = python_rows(rows)  # may fail, so before the file is written
             if append:
@@ -131,6 +176,16 @@ def suggest(
             inputs = set(used_columns(loaded)) - {id_column}
             shown = rows.select([name for name in rows.column_names if name not in inputs])
             print_suggest(summary, shown, explain=explain, stderr=str(out) == STANDARD)
+
+
+def check_shard(pool: Path, out: Path | None, id_column: str | None) -> None:
+    """Raise if a shard cannot be searched apart from the others."""
+    if str(pool) == STANDARD:
+        raise UserError("--shard parts files, and standard input is none; give a file or a folder")
+    if id_column is None:
+        raise UserError("--shard needs --id COLUMN: rows of one shard are told from those of others by their ids")
+    if out is None or out.suffix.lower() != ".parquet":
+        raise UserError("--shard needs --out FILE.parquet: what it finds is for ncprior merge, which picks the rows")
 
 
 def chosen_by(acquisition: str, temperature: float) -> str:

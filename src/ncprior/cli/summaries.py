@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NotRequired, TypedDict
 
-import numpy as np
 import pyarrow as pa
 from rich.table import Table
 
@@ -17,7 +16,6 @@ from ncprior.data import column_values
 from ncprior.data.column_types import python_rows
 from ncprior.errors import UserError
 from ncprior.experiments.records import json_value
-from ncprior.tables.predictions import Distribution
 from ncprior.terminal import say
 
 Row = dict[str, object]
@@ -87,75 +85,27 @@ _MANY, _SHOWN = 100, 20
 """If there are more columns than the first number, only as many as the second are listed."""
 
 
-class Scores:
-    """How good predictions are, from sums over the rows of a table whose targets are known."""
+class ShardSummary(TypedDict):
+    """What ``ncprior suggest --shard`` tells."""
 
-    def __init__(self, targets: Sequence[str]) -> None:
-        self.targets = targets
-        self.sums = {name: np.zeros(4) for name in targets}  # rows, squared errors, log densities, rows in the interval
-        self.not_scored: dict[str, str] = {}
-        """Why a target that is in the table has no scores, by its name."""
-
-    def add(self, table: pa.Table, prediction: Distribution, columns: Mapping[str, np.ndarray], first_row: int) -> None:
-        """Add the rows of a piece of the table.
-
-        Args:
-            table: The piece.
-            prediction: Its prediction.
-            columns: The columns of the prediction, such as ``lower`` and ``upper``.
-            first_row: The number of its first row in the whole table, for messages.
-        """
-        truth = np.full((table.num_rows, len(self.targets)), np.nan)
-        for i, name in enumerate(self.targets):
-            if name in table.column_names and name not in self.not_scored:
-                try:
-                    truth[:, i] = column_values.numbers(name, table[name], first_row)[0]
-                except UserError as error:
-                    self.not_scored[name] = str(error)
-        known = ~np.isnan(truth)
-        if not known.any():
-            return
-        filled = np.where(known, truth, 0)
-        density = prediction.log_prob(filled[:, 0] if prediction.flat else filled).reshape(truth.shape)
-        for i, name in enumerate(self.targets):
-            suffix = f"_{name}" if len(self.targets) > 1 else ""
-            mean, lower, upper = (columns[f"{part}{suffix}"] for part in ("mean", "lower", "upper"))
-            y = filled[:, i]
-            sums = np.stack([np.ones(len(y)), (y - mean) ** 2, density[:, i], (lower <= y) & (y <= upper)])
-            self.sums[name] += sums[:, known[:, i]].sum(axis=1)
-
-    def results(self) -> dict[str, dict[str, float]]:
-        """RMSE, NLPD, coverage and number of rows, for each target that is in the table."""
-        results = {}
-        for name, (rows, squares, density, inside) in self.sums.items():
-            if rows and name not in self.not_scored:
-                scores = {"rmse": math.sqrt(squares / rows), "nlpd": -density / rows, "coverage": inside / rows}
-                results[name] = {**scores, "rows": int(rows)}
-        return results
-
-
-class Familiar:
-    """How many rows are unlike the training rows, counted over the pieces of a table."""
-
-    def __init__(self) -> None:
-        self.rows = self.unlike_rows = 0
-
-    def add(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Counts the rows of one more piece, if its predictions tell their familiarity."""
-        if (values := columns.get("familiarity")) is not None:
-            self.rows += len(values)
-            self.unlike_rows += int((values < sentences.UNLIKE).sum())
-
-    @property
-    def unlike(self) -> float | None:
-        """Their share; None if familiarity is not known."""
-        return self.unlike_rows / self.rows if self.rows else None
+    shard: str
+    rows: int
+    excluded: int
+    kept: int
+    out: str
 
 
 def print_json(content: Mapping[str, object]) -> None:
     """Print one JSON object. Numbers that are not finite become null."""
     for line in json.dumps(json_value(content), indent=2, allow_nan=False, default=str).split("\n"):
         say(line)
+
+
+def print_shard(summary: ShardSummary) -> None:
+    """Print what was kept of a shard of a pool."""
+    left_out = f", {summary['excluded']:,} of them excluded" if summary["excluded"] else ""
+    say(f"shard {summary['shard']}: kept {summary['kept']:,} of {summary['rows']:,} rows{left_out}")
+    say(f"saved: {summary['out']}; ncprior merge picks the rows when all shards are there")
 
 
 def print_fit(summary: FitSummary, *, explain: bool = False) -> None:

@@ -25,7 +25,7 @@ from ncprior.data.formats import excel, json_lines, typed
 from ncprior.data.formats.dialect import DialectOptions
 from ncprior.data.frames import check_names, one_line
 from ncprior.errors import UserError
-from ncprior.files import explained, written
+from ncprior.files import explained, written, written_once
 
 FORMATS = {
     **{".csv": "CSV", ".tsv": "TSV", ".parquet": "Parquet", ".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow"},
@@ -59,6 +59,7 @@ def stream(
     *,
     schema: Mapping[str, pa.DataType] | None = None,
     options: DialectOptions = PLAIN,
+    units: "Sequence[Unit] | None" = None,
 ) -> Iterator[pa.Table]:
     """The table of a file or folder in pieces of `rows` rows (the last may have fewer), in bounded memory.
 
@@ -76,15 +77,64 @@ def stream(
         rows: The most rows in a piece.
         schema: Types of columns by name, such as those seen in training, for formats that have no types of their own.
         options: What is known about the dialect of text files.
+        units: Only these `units` of the table, which may have no rows; columns and types are still those of the whole.
     """
     parts = _parts(Path(path))
     wanted = _wanted(Path(path), parts, columns, schema or {}, options)
+    chosen = [Unit(number) for number in range(len(parts))] if units is None else units
+    blocks = (
+        table for unit in chosen for table in _blocks(parts[unit.file], wanted, rows, options, groups=unit.row_groups)
+    )
     empty = True
-    for piece in _pieces((table for part in parts for table in _blocks(part, wanted, rows, options)), rows):
+    for piece in in_pieces(blocks, rows):
         empty = False
         yield piece
-    if empty:
+    if empty and units is None:
         raise UserError(f"{path}: has columns but no rows; give a table with at least one row")
+
+
+class Unit(NamedTuple):
+    """A part of a table that can be read apart from the others: a file, or row groups of a Parquet file."""
+
+    file: int  # its place among the files of a folder
+    row_groups: tuple[int, ...] | None = None  # None for all
+    rows: int | None = None  # how many it has, if the file says so
+
+
+def units(path: str | Path, least: int = 1, rows: int | None = None) -> list[Unit]:
+    """The parts of a table that can be read apart: one for each file.
+
+    Parquet files are parted further, into row groups, if there are fewer than ``least`` files, or to have about
+    ``rows`` rows in each.
+
+    Raises:
+        UserError: If a file cannot be read.
+    """
+    parts = _parts(Path(path))
+    found: list[Unit] = []
+    for number, part in enumerate(parts):
+        if _form(part.file) != "Parquet":
+            found.append(Unit(number))
+            continue
+        with _found(part.file, PLAIN):
+            about = pq.read_metadata(part.file)
+        counts = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
+        if rows is None and len(parts) >= least:
+            found.append(Unit(number, None, about.num_rows))
+            continue
+        group: list[int] = []
+        for i, count in enumerate(counts):
+            group.append(i)
+            if i == len(counts) - 1 or rows is None or sum(counts[j] for j in group) + count > rows:
+                found.append(Unit(number, tuple(group), sum(counts[j] for j in group)))
+                group = []
+    return found
+
+
+def rows_of(units: Iterable[Unit]) -> int | None:
+    """How many rows units have in all; None if a file does not say."""
+    counts = [unit.rows for unit in units]
+    return None if None in counts else sum(count or 0 for count in counts)
 
 
 def schema_of(
@@ -127,13 +177,13 @@ _OPTIONS = {
 
 
 @contextmanager
-def write(path: str | Path) -> Iterator[Callable[[pa.Table], None]]:
+def write(path: str | Path, *, once: bool = False) -> Iterator[Callable[[pa.Table], None]]:
     """Gives a function that appends tables to a new .parquet or .csv file, which appears when all is written.
 
     The name ``-`` stands for CSV on standard output, which is written as it comes.
 
     After an error, an interruption, or if nothing was appended, there is no new file and an old one stays as it was.
-    Meanwhile nobody else can write the file (see `ncprior.files`).
+    Meanwhile nobody else can write the file, or with ``once`` the first of those who do (see `ncprior.files`).
 
     >>> from tempfile import TemporaryDirectory
     >>> from ncprior.data.frames import as_table
@@ -162,7 +212,7 @@ def write(path: str | Path) -> Iterator[Callable[[pa.Table], None]]:
                 writer = (pa_csv.CSVWriter if csv else pq.ParquetWriter)(sink, table.schema)
             writer.write_table(table)
 
-    with written(target) as draft:
+    with (written_once if once else written)(target) as draft:
         try:
             yield append
             if writer is not None and sink is not None:
@@ -309,15 +359,17 @@ def _merged(path: Path, schemas: Sequence[pa.Schema], *, inferred: bool) -> pa.S
         raise UserError(f"{path}: its files do not fit together ({one_line(error)}); give columns one type") from error
 
 
-def _blocks(part: _Part, schema: pa.Schema, rows: int, options: DialectOptions) -> Iterator[pa.Table]:
-    """The wanted columns of one file, block by block, in the wanted types."""
+def _blocks(
+    part: _Part, schema: pa.Schema, rows: int, options: DialectOptions, *, groups: Sequence[int] | None = None
+) -> Iterator[pa.Table]:
+    """The wanted columns of one file, or of row groups of it, block by block, in the wanted types."""
     file, form = part.file, _form(part.file)
     added = {name: value for name, value in part.folders.items() if name in schema.names}
     own = pa.schema([field for field in schema if field.name not in added], metadata=schema.metadata)
     with ExitStack() as opened, _found(file, options):
         if form == "Parquet":
             parquet = opened.enter_context(pq.ParquetFile(file))
-            batches = parquet.iter_batches(min(rows, 1 << 18), columns=own.names)
+            batches = parquet.iter_batches(min(rows, 1 << 18), row_groups=groups, columns=own.names)
         elif form == "Arrow":
             batches = opened.enter_context(arrow_files.opened(file, own.names)).batches
         elif form == "JSON lines":
@@ -338,7 +390,7 @@ def _blocks(part: _Part, schema: pa.Schema, rows: int, options: DialectOptions) 
             yield table.select(schema.names) if added else table
 
 
-def _pieces(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+def in_pieces(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
     """The same rows in pieces of equal size, whatever the sizes of the blocks; the last piece may be smaller."""
     waiting: pa.Table | None = None
     for table in tables:

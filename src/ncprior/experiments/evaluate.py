@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, NotRequired, TypedDict, cast
+from typing import Literal, NamedTuple, NotRequired, TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +21,13 @@ from ncprior.data import labelled
 from ncprior.data.formats.dialect import DialectOptions
 from ncprior.data.labelled import Labelled
 from ncprior.data.splits import Split, gap_splits, random_splits, tail_splits, time_split
+from ncprior.engines.engine import Engine
 from ncprior.errors import UserError, check_limits
 from ncprior.experiments import baselines
 from ncprior.experiments.conditional_coverage import Group, UnseenRows, by_familiarity, p_values, pool_groups
 from ncprior.experiments.records import JsonObject, Records, Summary, summary
 from ncprior.experiments.risk_coverage import SHARES, rank_correlation
-from ncprior.experiments.runs import RunProgress
+from ncprior.experiments.runs import RunProgress, loaded_once
 from ncprior.experiments.scores import LEVELS, Bin, Scores, Standardised, detection, predict, scores, unseen_rows
 from ncprior.experiments.shifts import SHIFTS
 from ncprior.experiments.variants import (
@@ -314,11 +315,27 @@ def load(config: Config) -> tuple[Labelled, list[Split]]:
     return data, make_splits(config, data)
 
 
+class FitTask(NamedTuple):
+    """One run, for an engine."""
+
+    config: Config
+    split: int
+    method: str
+    seed: int
+
+
+def run_fit(task: FitTask) -> Run:
+    """Trains and scores a method on a split of the table, which a process reads once."""
+    data, splits = loaded_once(load, task.config)
+    return evaluate(task.config, data, splits[task.split], task.method, task.seed)
+
+
 def experiment(
     config: Config,
     loaded: tuple[Labelled, list[Split]],
     records: Records,
     show: Callable[[RunProgress], None] = lambda _: None,
+    engine: Engine | None = None,
 ) -> Results:
     """Run what has not been recorded yet.
 
@@ -327,6 +344,7 @@ def experiment(
         loaded: What `load` returned.
         records: Where runs are recorded.
         show: Called with the progress after each run.
+        engine: Runs a task for each fit, which reads the table where it runs; None for this process.
 
     Returns:
         The results of all runs.
@@ -341,15 +359,18 @@ def experiment(
     records.write_json("splits.json", sizes)
     # One split after the other, so that progress bars can estimate the remaining time early.
     plan = runs(records)
-    for done, (number, method, seed) in enumerate(plan):
-        file = run_file(number, method, seed)
-        if not records.exists(file):
-            found = evaluate(config, data, splits[number], method, seed)
-            records.write_json(file, found)
-            state = found.get("failed") or f"RMSE {found['rmse']:.3g}, NLPD {found['nlpd']:.3g}"
-            about = f"{method}, {splits[number].name}, seed {seed}: {state}"
-            ahead = Counter(run[1] for run in plan[done + 1 :] if not records.exists(run_file(*run)))
-            show(RunProgress(done + 1, len(plan), about, method, ahead))
+    ahead = [run for run in plan if not records.exists(run_file(*run))]
+    if engine is None:
+        found_runs = ((i, evaluate(config, data, splits[number], *how)) for i, (number, *how) in enumerate(ahead))
+    else:
+        found_runs = engine.run(run_fit, [FitTask(config, *run) for run in ahead])
+    left = dict(enumerate(ahead))
+    for i, found in found_runs:
+        number, method, seed = left.pop(i)
+        records.write_json(run_file(number, method, seed), found)
+        state = found.get("failed") or f"RMSE {found['rmse']:.3g}, NLPD {found['nlpd']:.3g}"
+        about = f"{method}, {splits[number].name}, seed {seed}: {state}"
+        show(RunProgress(len(plan) - len(left), len(plan), about, method, Counter(run[1] for run in left.values())))
     return write_results(records)
 
 

@@ -10,7 +10,7 @@ knows of: it has their number, and `MethodFiles.load_checkpoint` drops the other
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 from jaxtyping import PyTree
@@ -21,6 +21,7 @@ Columns = dict[str, np.ndarray]
 """A table, column by column."""
 
 Tree = TypeVar("Tree")
+Config = TypeVar("Config")
 
 
 class RunProgress(NamedTuple):
@@ -127,3 +128,13 @@ def append_rows(table: Columns, rows: Mapping[str, np.ndarray]) -> Columns:
 
 def _length(table: Columns) -> int:
     return len(next(iter(table.values()), ()))
+
+
+_loaded: list[tuple[object, object]] = []
+
+
+def loaded_once(load: Callable[[Config], Tree], config: Config) -> Tree:
+    """``load(config)``, which a process calls once as long as the configuration stays the same."""
+    if not _loaded or _loaded[0][0] != config:
+        _loaded[:] = [(config, load(config))]
+    return cast("Tree", _loaded[0][1])

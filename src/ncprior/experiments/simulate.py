@@ -10,7 +10,7 @@ A run is written after every round, from which it can be resumed.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -18,10 +18,11 @@ from ncprior.core.registry import Style, style_of
 from ncprior.data import labelled
 from ncprior.data.formats.dialect import DialectOptions
 from ncprior.data.labelled import Labelled
+from ncprior.engines.engine import Engine
 from ncprior.errors import UserError, check_limits
 from ncprior.experiments.labels_saved import bootstrap_saving
 from ncprior.experiments.records import JsonObject, Records
-from ncprior.experiments.runs import RunProgress
+from ncprior.experiments.runs import RunProgress, loaded_once
 from ncprior.experiments.scores import predict, scores
 from ncprior.experiments.variants import Arguments
 from ncprior.tables.batches import DEFAULT_RULE, acquisitions
@@ -183,6 +184,7 @@ def experiment(
     loaded: tuple[Labelled, list[int]],
     records: Records,
     show: Callable[[RunProgress], None] = lambda _: None,
+    engine: Engine | None = None,
 ) -> Results:
     """Run what has not been recorded yet.
 
@@ -190,7 +192,9 @@ def experiment(
         config: The configuration.
         loaded: What `load` returned.
         records: Where runs are recorded.
-        show: Called with the progress after each round.
+        show: Called with the progress after each round, or with an engine each run.
+        engine: Runs a task for each rule and seed, which reads the table where it runs; None for this process, where a
+            run is recorded after every round.
 
     Returns:
         The results of all runs.
@@ -201,24 +205,61 @@ def experiment(
     records.write_json("about.json", about)
     total = config.seeds * len(config.rules) * len(steps)
     done = 0
+    if engine is not None:
+        began = [
+            records.read_json(file) if records.exists(file := run_file(rule, seed)) else start(config, rows, rule, seed)
+            for seed in range(config.seeds)
+            for rule in config.rules
+        ]
+        done = sum(len(one["rounds"]) for one in began)
+        ahead_runs = [one for one in began if len(one["rounds"]) < len(steps)]
+        for number, run in engine.run(run_to_the_end, [RunTask(config, one) for one in ahead_runs]):
+            records.write_json(run_file(run["rule"], run["seed"]), run)
+            done += len(run["rounds"]) - len(ahead_runs[number]["rounds"])
+            show(RunProgress(done, total, _state(run), run["rule"], {run["rule"]: total - done}))
+        return write_results(records)
     for seed in range(config.seeds):
         for rule in config.rules:
             file = run_file(rule, seed)
             run: Run = records.read_json(file) if records.exists(file) else start(config, rows, rule, seed)
             done += len(run["rounds"])
             for count in steps[len(run["rounds"]) :]:
-                following = steps[steps.index(count) + 1] if count < steps[-1] else count
-                run = advance(config, data, run, following - count)
+                run = advance(config, data, run, _batch(steps, count))
                 records.write_json(file, run)
                 done += 1
-                last = run["rounds"][-1]
-                state = f"{count} labels, RMSE {last['rmse']:.3g}, NLPD {last['nlpd']:.3g}"
                 # Rounds with as many labels take about as long as each other.
                 runs_left = config.seeds * len(config.rules) - 1 - (seed * len(config.rules) + config.rules.index(rule))
                 ahead = {str(one): runs_left + (one > count) for one in steps}
-                about_run = f"{rule.replace('_', ' ')}, seed {seed}: {state}"
-                show(RunProgress(done, total, about_run, str(count), ahead))
+                show(RunProgress(done, total, _state(run), str(count), ahead))
     return write_results(records)
+
+
+class RunTask(NamedTuple):
+    """A run with the rounds that it has so far, for an engine."""
+
+    config: Config
+    run: Run
+
+
+def run_to_the_end(task: RunTask) -> Run:
+    """All rounds of a run that are left, on the table, which a process reads once."""
+    data, steps = loaded_once(load, task.config)
+    run = task.run
+    for count in steps[len(run["rounds"]) :]:
+        run = advance(task.config, data, run, _batch(steps, count))
+    return run
+
+
+def _batch(steps: list[int], count: int) -> int:
+    """How many labels follow after so many."""
+    return steps[steps.index(count) + 1] - count if count < steps[-1] else 0
+
+
+def _state(run: Run) -> str:
+    """The last round of a run, in words."""
+    last = run["rounds"][-1]
+    state = f"{last['labels']} labels, RMSE {last['rmse']:.3g}, NLPD {last['nlpd']:.3g}"
+    return f"{run['rule'].replace('_', ' ')}, seed {run['seed']}: {state}"
 
 
 def start(config: Config, rows: int, rule: str, seed: int) -> Run:

@@ -1,28 +1,27 @@
 """Picking the best rows of a pool of any size, in one pass over its pieces.
 
-Rules for batches compare rows with each other: they choose among `CANDIDATES` rows that are drawn at random on the way.
-A row's random part depends on nothing but the seed and the row itself: its id, or else its number in the pool. So a
-pool gives the same rows whole, in pieces of any size, and as a folder of shards; with ids also in any order, and shards
-that are searched apart can be merged by their scores.
+Rules for batches compare rows with each other: they choose among candidates that are drawn on the way (see
+`ncprior.tables.candidates`). A row's random part depends on nothing but the seed and the row itself: its id, or else
+its number in the pool. So a pool gives the same rows whole, in pieces of any size, and as a folder of shards; with ids
+also in any order, and what was found in shards that are searched apart can be merged.
 """
 
-import hashlib
-from collections.abc import Callable, Hashable, Iterable, Set
-from dataclasses import dataclass, replace
-from functools import partial
+import math
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import numpy as np
 import pyarrow as pa
-from jax import Array
 
 from ncprior.data import column_values, table_files
 from ncprior.data.formats.dialect import DialectOptions
 from ncprior.errors import UserError
-from ncprior.tables import batch_features
+from ncprior.tables import batch_features, candidates
 from ncprior.tables.batches import RULES
+from ncprior.tables.candidates import Kept, Reservoir, RowWeights, hashed, row_keys, row_noise
 from ncprior.tables.columns import (
     dialect_of,
     input_types,
@@ -33,10 +32,6 @@ from ncprior.tables.columns import (
 )
 from ncprior.tables.estimator import NCPRegressor
 
-CANDIDATES = 50_000
-"""Rows of a pool, at most, that a rule for batches compares."""
-
-
 Key = str | bytes
 """What tells rows apart: an id, or all that a model sees of a row."""
 
@@ -45,6 +40,14 @@ class Picked(NamedTuple):
     """The rows that were picked, best first; how many the pool has, and how many of them were excluded."""
 
     rows: pa.Table
+    pool: int
+    excluded: int
+
+
+class Found(NamedTuple):
+    """What a pass over a pool or a part of it leaves: rows among which the best are, and how many it went over."""
+
+    kept: Kept | None  # None if there was no piece
     pool: int
     excluded: int
 
@@ -64,6 +67,7 @@ class Picker:
         seed: Of the draws.
         id_column: Column that names rows; rows with the same id count as one. None counts them from 1.
         options: What is known about the dialect of text files.
+        compared: How many candidates a rule compares, at most; None for `CANDIDATES`, or ``count`` if that is more.
 
     >>> x = np.linspace(-1, 1, 40)
     >>> model = NCPRegressor(members=1, epochs=1, random_state=0).fit(pa.table({"x": x}), x)
@@ -78,11 +82,15 @@ class Picker:
     seed: int = 0
     id_column: str | None = None
     options: DialectOptions = table_files.PLAIN
+    compared: int | None = None
 
-    def stream(self, model: NCPRegressor, path: Path, rows: int = 65_536) -> Iterable[pa.Table]:
+    def stream(
+        self, model: NCPRegressor, path: Path, rows: int = 65_536, units: Sequence[table_files.Unit] | None = None
+    ) -> Iterable[pa.Table]:
         """The pieces of a table, with ids and the columns that the model uses; ids in CSV are text, as written."""
         names, types = self._columns(model)
-        return table_files.stream(path, names, rows=rows, schema=types, options=dialect_of(model, self.options))
+        options = dialect_of(model, self.options)
+        return table_files.stream(path, names, rows=rows, schema=types, options=options, units=units)
 
     def schema(self, model: NCPRegressor, path: Path) -> pa.Schema:
         """Names and types of the columns of these pieces."""
@@ -131,92 +139,168 @@ class Picker:
         Raises:
             UserError: If the pool has fewer than ``count`` rows that can be picked.
         """
-        if self.acquisition in RULES:
-            draw = replace(self, acquisition="random", count=max(CANDIDATES, self.count))
-            found = draw._search(model, pieces, excluded, advance)
-        else:
-            found = self._search(model, pieces, excluded, advance)
-        if found.rows.num_rows < self.count:
-            what = "rows that can be picked" if found.excluded or self.id_column else "rows"
-            raise UserError(f"-n {self.count}: the pool has only {found.rows.num_rows:,} {what}; ask for fewer")
-        rows = self._batch(model, found.rows) if self.acquisition in RULES else found.rows
-        return found._replace(rows=with_columns(rows, {"rank": np.arange(1, self.count + 1)}, at=0))
+        return self.choose(model, self.search(model, pieces, excluded, advance))
 
-    def _batch(self, model: NCPRegressor, rows: pa.Table) -> pa.Table:
-        """The rows that the rule picks."""
-        rule, key = RULES[self.acquisition], jax.random.key(self.seed)
-        picked = batch_features.pick_batch(rule, model.fitted_, rows, self.count, key=key)
-        return rows.take(picked).drop_columns(["score"])
-
-    def _search(
+    def search(
         self,
         model: NCPRegressor,
         pieces: Iterable[pa.Table],
-        excluded: Set[Key],
-        advance: Callable[[int], None],
-    ) -> Picked:
-        """The rows with the best scores, or all if there are fewer."""
-        kept: pa.Table | None = None
-        scores, names = np.zeros(0), np.zeros(0, object)
-        pool = left_out = 0
-        for piece in pieces:
-            numbers = np.arange(pool + 1, pool + 1 + piece.num_rows)
-            keys = self.keys(model, piece, pool + 1) if self.id_column or excluded else []
-            free = np.array([key not in excluded for key in keys]) if excluded else np.ones(len(numbers), bool)
-            ids = np.array(keys, object) if self.id_column else numbers
-            rows, new = self._scored(model, piece, numbers, ids)
-            kept = rows.filter(free) if kept is None else pa.concat_tables([kept, rows.filter(free)])
-            scores, names = np.concatenate([scores, new[free]]), np.concatenate([names, ids[free]])
-            best = _best(scores, names, self.count)
-            kept, scores, names = kept.take(best).combine_chunks(), scores[best], names[best]
-            pool += piece.num_rows
-            left_out += int((~free).sum())
-            advance(piece.num_rows)
-        return Picked(pa.table({}) if kept is None else kept, pool, left_out)
+        excluded: Set[Key] = frozenset(),
+        advance: Callable[[int], None] = lambda _: None,
+        *,
+        first_row: int = 1,
+        part_of: int | None = None,
+    ) -> Found:
+        """One pass over a pool or a part of it, in bounded memory: all rows that `choose` may pick.
 
-    def _scored(
-        self, model: NCPRegressor, piece: pa.Table, numbers: np.ndarray, ids: np.ndarray
-    ) -> tuple[pa.Table, np.ndarray]:
-        """The rows with columns about their predictions, and the scores that they are ranked by."""
-        prediction = model.predict_piece(piece, first_row=int(numbers[0]))
-        logits = prediction.score(self.acquisition)
-        if self.temperature > 0 or self.acquisition == "random":
-            keys = hashed(ids) if self.id_column else numbers
-            logits = logits / (self.temperature or 1.0) + row_noise(keys, self.seed)
+        Args:
+            model: The trained estimator.
+            pieces: The tables.
+            excluded: `keys` of rows that must not be picked.
+            advance: Called with the number of rows of every piece that is done.
+            first_row: The number of the first row in the pool.
+            part_of: The number of rows of the whole pool, if this is a part of it, 0 if it is not known: rows are left
+                out that cannot be candidates, so that the parts have few rows in all.
+        """
+        reservoir, by_rule = Reservoir(self._sizes), self.acquisition in RULES
+        lowest = self.lowest_keys(part_of, len(excluded)) if part_of is not None else None
+        weigh: RowWeights | None = None
+        waiting: list[_Piece] = []  # as long as all rows are candidates, they need no keys
+        pool = left_out = 0
+        for table in pieces:
+            piece = self._piece(model, table, first_row + pool, excluded)
+            waiting.append(piece)
+            pool += table.num_rows
+            left_out += int((~piece.free).sum())
+            if not by_rule or lowest is not None or pool > self.most_compared:
+                if by_rule and weigh is None:
+                    weigh = RowWeights(model.fitted_, model.fitted_.training_sample)
+                for one in waiting:
+                    reservoir.add(_above(one.kept(self._keys(model, one, weigh)), lowest))
+                waiting = []
+            advance(table.num_rows)
+        for one in waiting:
+            reservoir.add(one.kept(row_keys(one.numbers, np.zeros(len(one.numbers)), self.seed)))
+        return Found(reservoir.kept(), pool, left_out)
+
+    def _piece(self, model: NCPRegressor, table: pa.Table, first_row: int, excluded: Set[Key]) -> "_Piece":
+        """The rows of a table with their numbers, and which of them may be picked."""
+        keys = self.keys(model, table, first_row) if self.id_column or excluded else []
+        free = np.array([key not in excluded for key in keys], bool) if excluded else np.ones(table.num_rows, bool)
+        if self.id_column:
+            return _Piece(table, hashed(map(str, keys)), free, first_row)
+        return _Piece(table, np.arange(first_row, first_row + table.num_rows, dtype=np.uint64), free, first_row)
+
+    def lowest_keys(self, rows: int, excluded: int = 0) -> tuple[float, ...]:
+        """Keys below which no row of a pool of so many rows is among the best, as far as that is known."""
+        if self.acquisition not in RULES:
+            return (-math.inf,)
+        return candidates.lowest_keys(max(rows - excluded, 0), self.most_compared)
+
+    def merge(self, parts: Iterable[Found], rows: int | None = None, excluded: int = 0) -> Found:
+        """What was found in all parts of a pool, as if it had been searched whole.
+
+        Args:
+            parts: What was found in each.
+            rows: The number of rows of the whole pool that `search` was told, if it was.
+            excluded: How many rows were not to be picked, as there.
+
+        Raises:
+            UserError: If the parts left out rows that would have been found in the whole.
+        """
+        reservoir, pool, left_out = Reservoir(self._sizes), 0, 0
+        for part in parts:
+            if part.kept is not None:
+                reservoir.add(part.kept)
+            pool += part.pool
+            left_out += part.excluded
+        kept = reservoir.kept()
+        lowest = self.lowest_keys(rows, excluded) if rows is not None else (-math.inf,)
+        for size, key, found in zip(self._sizes, lowest, () if kept is None else kept.keys.T, strict=False):
+            if kept is not None and key > -math.inf and len(np.unique(kept.numbers[found >= key])) < size:
+                raise UserError(
+                    f"of {pool:,} rows too few have an id of their own, or may be picked, to be searched in parts; "
+                    "leave rows that repeat an id out of the pool, or search it whole"
+                )
+        return Found(kept, pool, left_out)
+
+    def choose(self, model: NCPRegressor, found: Found) -> Picked:
+        """The best rows of what was found, with what is known about them.
+
+        Raises:
+            UserError: If they are fewer than ``count``.
+        """
+        kept = found.kept
+        numbers = np.zeros(0, np.uint64) if kept is None else kept.numbers
+        if kept is None or (there := len(np.unique(numbers))) < self.count:
+            there = 0 if kept is None else there
+            what = "rows that can be picked" if found.excluded or self.id_column else "rows"
+            raise UserError(f"-n {self.count}: the pool has only {there:,} {what}; ask for fewer")
+        if self.acquisition in RULES:
+            drawn = candidates.draw(kept, self.most_compared, self.seed)
+            compared = kept.take(drawn.rows)
+            rule, key = RULES[self.acquisition], jax.random.key(self.seed)
+            rows = batch_features.pick_batch(
+                rule, model.fitted_, compared.rows, self.count, key=key, weights=drawn.weights
+            )
+            best = compared.take(rows)
+        else:
+            best = kept.take(candidates.best(kept.keys, kept.numbers, self.count))
+        return Picked(self._described(model, best), found.pool, found.excluded)
+
+    @property
+    def most_compared(self) -> int:
+        """How many candidates a rule compares, at most."""
+        return self.compared or max(candidates.CANDIDATES, self.count)
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        """How many rows to keep by each kind of key."""
+        return candidates.sizes(self.most_compared) if self.acquisition in RULES else (self.count,)
+
+    def _keys(self, model: NCPRegressor, piece: "_Piece", weigh: RowWeights | None) -> np.ndarray:
+        """The keys that rows are kept by: those of candidates, or a score."""
+        if weigh is not None:
+            inputs = model.encoder_.transform(piece.table, first_row=piece.first_row)
+            return row_keys(piece.numbers, weigh(inputs), self.seed)
+        random = self.acquisition == "random"
+        scores = np.zeros(len(piece.numbers))
+        if not random:
+            scores = model.predict_piece(piece.table, first_row=piece.first_row).score(self.acquisition)
+        if self.temperature > 0 or random:
+            scores = scores / (self.temperature or 1.0) + row_noise(piece.numbers, self.seed)
+        return scores[:, None]
+
+    def _described(self, model: NCPRegressor, best: Kept) -> pa.Table:
+        """The rows, best first, with columns about them and their predictions."""
+        prediction = model.predict_piece(best.rows)
+        why = {} if self.acquisition in RULES else {"score": best.keys[:, 0]}
+        why["information_gain"] = prediction.score("information_gain").astype(np.float32)
         about = prediction_columns(prediction, target_names(model))
-        why = {"score": logits, "information_gain": prediction.score("information_gain").astype(np.float32)}
         why |= {name: values for name, values in about.items() if not name.startswith("std")}
         if self.id_column is None:
-            return with_columns(piece, {"row": numbers, **why}, at=0), logits
-        return with_columns(piece, why, at=1), logits
+            rows = with_columns(best.rows, {"row": best.numbers.astype(np.int64), **why}, at=0)
+        else:
+            rows = with_columns(best.rows, why, at=1)
+        return with_columns(rows, {"rank": np.arange(1, self.count + 1)}, at=0)
 
 
-def row_noise(numbers: np.ndarray, seed: int) -> np.ndarray:
-    """Gumbel noise, for each row from the seed and its own 64-bit number alone: Threefry, by `jax.random.fold_in`."""
-    numbers = numbers.astype(np.uint64)
-    halves = ((numbers >> np.uint64(32)).astype(np.uint32), numbers.astype(np.uint32))
-    bits = np.asarray(_bits(jax.random.key(seed), *halves)).astype(np.float64)
-    # Finest at the upper end, where the rows that are picked come from: there the uniform number is near 0.
-    uniform = np.minimum((bits[:, 0] + (bits[:, 1] + 0.5) * 2.0**-32) * 2.0**-32, 1 - 2.0**-53)
-    return -np.log(-np.log1p(-uniform))
+class _Piece(NamedTuple):
+    """A piece of a pool."""
+
+    table: pa.Table
+    numbers: np.ndarray  # that tell the rows apart
+    free: np.ndarray  # whether they may be picked
+    first_row: int
+
+    def kept(self, keys: np.ndarray) -> Kept:
+        """The rows that may be picked, with these keys."""
+        return Kept(self.table.filter(self.free), self.numbers[self.free], keys[self.free])
 
 
-@jax.jit
-@partial(jax.vmap, in_axes=(None, 0, 0))
-def _bits(key: Array, high: Array, low: Array) -> Array:
-    return jax.random.bits(jax.random.fold_in(jax.random.fold_in(key, high), low), (2,))
-
-
-def hashed(ids: Iterable[str]) -> np.ndarray:
-    """A 64-bit number for each id, the same everywhere and always."""
-    return np.array([int.from_bytes(hashlib.blake2b(one.encode(), digest_size=8).digest()) for one in ids], np.uint64)
-
-
-def _best(scores: np.ndarray, ids: np.ndarray, count: int) -> np.ndarray:
-    """Numbers of the rows with the best scores, best first; of equal ones, the first; of one id, only the best."""
-    picked: dict[Hashable, int] = {}
-    for row in np.argsort(-scores, kind="stable"):
-        picked.setdefault(ids[row], int(row))
-        if len(picked) == count:
-            break
-    return np.array(list(picked.values()), np.int64)
+def _above(part: Kept, lowest: tuple[float, ...] | None) -> Kept:
+    """The rows of which one key or another is not too low."""
+    if lowest is None:
+        return part
+    worth = (part.keys >= np.array(lowest)).any(1)
+    return Kept(part.rows.filter(worth), part.numbers[worth], part.keys[worth])

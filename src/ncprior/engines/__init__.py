@@ -1,0 +1,1 @@
+"""Where independent tasks run: in this process, or on a Ray cluster."""

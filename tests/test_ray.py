@@ -1,0 +1,166 @@
+"""Tasks on a Ray cluster of two nodes on this machine: the same rows and files as one process, whatever is lost."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+import ray_tasks
+from ncprior.engines.ray_core import RayCore
+from ncprior.errors import UserError
+from ncprior.tables import table_predictions
+from ncprior.tables.estimator import NCPRegressor
+from test_table_commands import run  # noqa: F401
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # of Ray's own
+    pytest.mark.xdist_group("ray"),
+]
+ROWS, FILES = 600, 4
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    """Two nodes, each with one core as far as Ray knows; their workers find the tasks of these tests."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    found.add_node(num_cpus=1)
+    ray.init(address=found.address, log_to_driver=False, logging_level="error")
+    yield found
+    ray.shutdown()
+    found.shutdown()
+    os.environ.pop("PYTHONPATH")
+    if before is not None:
+        os.environ["PYTHONPATH"] = before
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A model, and a pool in a folder of several files."""
+    folder = tmp_path_factory.mktemp("pool")
+    random = np.random.default_rng(0)
+    inputs = random.normal(size=(50, 2))
+    table = pa.table({"x": inputs[:, 0], "z": inputs[:, 1]})
+    NCPRegressor(members=2, epochs=3, hidden=(8,), random_state=0).fit(table, inputs.sum(1)).save(folder / "m.ncp")
+    pq.write_table(table.append_column("y", pa.array(inputs.sum(1))), folder / "labelled.parquet")
+    x, z = random.normal(size=(2, ROWS))
+    pool = pa.table({"id": [f"r{i}" for i in range(ROWS)], "x": x, "z": z, "y": x + z + 0.1})
+    (folder / "pool").mkdir()
+    size = ROWS // FILES
+    for i in range(FILES):
+        pq.write_table(pool.slice(size * i, size), folder / "pool" / f"{i}.parquet")
+    return folder
+
+
+def test_results_come_as_they_are_done_and_mistakes_are_told():
+    engine = RayCore()
+    assert sorted(engine.run(ray_tasks.squared, list(range(20)))) == [(i, i * i) for i in range(20)]
+    with pytest.raises(UserError, match="no root of -1"):
+        list(engine.run(ray_tasks.root, [4, -1]))
+    with pytest.raises(ZeroDivisionError):
+        list(engine.run(ray_tasks.inverse, [0]))
+
+
+def test_a_worker_has_one_core_before_jax_is_there():
+    found = dict(RayCore().run(ray_tasks.cores, [0, 1]))
+    assert all(with_jax_before is False for with_jax_before, _ in found.values())
+    if len(os.sched_getaffinity(0)) > 1:
+        assert all(len(cores) == 1 for _, cores in found.values())
+
+
+@pytest.mark.parametrize("how", [[], ["--acquisition", "information_gain"]])
+@pytest.mark.parametrize("ids", [["--id", "id"], []])
+def test_the_same_rows_are_suggested(how, ids, place, run):  # noqa: F811
+    options = ["-n", 5, *ids, *how, "--json"]
+    expected = run("suggest", place / "m.ncp", place / "pool", *options)
+    assert run("suggest", place / "m.ncp", place / "pool", *options, "--engine", "ray") == expected
+
+
+def test_the_same_files_are_written(place, tmp_path, run):  # noqa: F811
+    options = [place / "m.ncp", place / "pool", "--json"]
+    told = {}
+    for engine in ("local", "ray"):
+        (tmp_path / engine).mkdir()
+        for out in (tmp_path / engine, tmp_path / f"{engine}.parquet", tmp_path / f"{engine}.csv"):
+            told[engine, out.suffix] = json.loads(run("predict", *options, "--engine", engine, "--out", out))
+    for suffix in ("", ".parquet", ".csv"):
+        assert {**told["ray", suffix], "out": ""} == {**told["local", suffix], "out": ""}
+    for suffix in (".parquet", ".csv"):
+        assert (tmp_path / f"ray{suffix}").read_bytes() == (tmp_path / f"local{suffix}").read_bytes()
+    names = sorted(file.name for file in (tmp_path / "local").iterdir())
+    assert len(names) == FILES
+    assert sorted(file.name for file in (tmp_path / "ray").iterdir()) == names
+    for name in names:
+        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
+    shown = json.loads(run("predict", *options, "--engine", "ray"))
+    assert shown["first_rows"] == json.loads(run("predict", *options))["first_rows"]
+    assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]
+
+
+def test_the_same_fits_are_evaluated_and_simulated(place, tmp_path, run):  # noqa: F811
+    small = ["--set", "members=1", "--set", "epochs=2", "--set", "hidden=4", "--json"]
+    table = [place / "labelled.parquet", "--target", "y"]
+    runs = {
+        "evaluate": ["evaluate", *table, "--methods", "ncp,linear", "--splits", 2, *small],
+        "simulate": ["simulate", *table, "--seeds", 2, "--initial", 6, "--batch", 4, "--labels", 10, *small],
+    }
+    for name, arguments in runs.items():
+        found = {}
+        for engine in ("local", "ray"):
+            out = tmp_path / f"{name}-{engine}"
+            run(*arguments, "--engine", engine, "--out", out)
+            found[engine] = {
+                str(file.relative_to(out)): without_seconds(json.loads(file.read_text()))
+                for file in sorted((out / "runs").rglob("*.json"))
+            }
+        assert found["ray"] == found["local"]
+        assert len(found["ray"]) == 4
+
+
+def test_a_task_that_runs_twice_writes_once(place, tmp_path):
+    """As one does whose node seemed lost: both are under way at once."""
+    job = table_predictions.Job(
+        table_predictions.ModelFile.shared(place / "m.ncp"),
+        place / "pool",
+        {},
+        table_predictions.table_files.PLAIN,
+        0.9,
+    )
+    task = table_predictions.UnitTask(
+        job, table_predictions.Unit(0), 1, table_predictions.unit_file(tmp_path, 0), shown_rows=3
+    )
+    first, again = (done for _, done in RayCore().run(table_predictions.predict_unit, [task, task]))
+    assert first.first.equals(again.first)
+    assert first.totals.scores.results() == again.totals.scores.results()
+    file = table_predictions.unit_file(tmp_path, 0)
+    written = file.stat()
+    assert [one.name for one in tmp_path.iterdir()] == [file.name]
+    list(RayCore().run(table_predictions.predict_unit, [task]))
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
+
+
+def test_what_was_lost_with_a_node_runs_again(cluster, tmp_path):
+    """The last test: it kills the second node."""
+    node = cluster.add_node(num_cpus=2)
+    seen = []
+    for number, result in RayCore().run(ray_tasks.slow, [(i, str(tmp_path)) for i in range(8)]):
+        seen.append((number, result))
+        if len(seen) == 1:
+            cluster.remove_node(node, allow_graceful=False)
+    assert sorted(seen) == [(i, i) for i in range(8)]
+    begun = [file.name.split("-")[0] for file in tmp_path.iterdir()]
+    assert set(begun) == {str(i) for i in range(8)}
+    assert len(begun) > 8  # those that the node had begun were begun again
+
+
+def without_seconds(value):
+    if isinstance(value, dict):
+        return {name: without_seconds(part) for name, part in value.items() if name != "seconds"}
+    return [without_seconds(part) for part in value] if isinstance(value, list) else value
