@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ncprior.cli.interrupts import RESUME, ends_at_once, stoppable
-from ncprior.cli.options import ResumeOption, split_names
+from ncprior.cli.options import AddressOption, EngineOption, ResumeOption, chosen_engine, split_names
 from ncprior.cli.paper_options import (
     DEFAULT_METHODS,
     AcquisitionOption,
@@ -30,6 +30,7 @@ from ncprior.errors import UserError
 from ncprior.terminal import remark, say
 
 if TYPE_CHECKING:
+    from ncprior.engines.engine import Engine
     from ncprior.experiments.paper.learning_curves import Config
 
 paper = typer.Typer(no_args_is_help=True, help="Run the experiments of the paper.")
@@ -45,6 +46,8 @@ def paper_toy(
     quick: Annotated[bool, typer.Option("--quick", help="A fifth of the epochs: about a minute.")] = False,
     change: SetOption = None,
     out: OutOption = Path("runs/toy"),
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     resume: ResumeOption = False,
 ) -> None:
     """Active learning in one dimension: Figures 1 and 3.
@@ -62,7 +65,7 @@ def paper_toy(
         from ncprior.experiments.paper import toy
 
     config = toy.configure(str(preset), split_names(methods), seeds, acquisition, quick=quick)
-    _run_toy(toy.NAME, config, change, out, resume)
+    _run_toy(toy.NAME, config, change, out, resume, chosen_engine(engine, address))
 
 
 @paper.command("ablations")
@@ -73,6 +76,8 @@ def paper_ablations(
     quick: Annotated[bool, typer.Option("--quick", help="A fifth of the epochs: about a minute.")] = False,
     change: SetOption = None,
     out: OutOption = Path("runs/ablations"),
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     resume: ResumeOption = False,
 ) -> None:
     """Variants of BBB+NCP that, by the paper, make no difference: the direction of the KL, and a weight prior.
@@ -85,10 +90,13 @@ def paper_ablations(
         use_all_cores()
         from ncprior.experiments.paper import ablations
 
-    _run_toy(ablations.NAME, ablations.configure(str(preset), seeds, quick=quick), change, out, resume)
+    config = ablations.configure(str(preset), seeds, quick=quick)
+    _run_toy(ablations.NAME, config, change, out, resume, chosen_engine(engine, address))
 
 
-def _run_toy(name: str, config: "Config", change: list[str] | None, out: Path, resume: bool) -> None:
+def _run_toy(
+    name: str, config: "Config", change: list[str] | None, out: Path, resume: bool, engine: "Engine | None"
+) -> None:
     """Run an experiment on the 1-dimensional data, and draw its page."""
     with ends_at_once():
         from ncprior.cli.changes import apply_changes
@@ -97,7 +105,7 @@ def _run_toy(name: str, config: "Config", change: list[str] | None, out: Path, r
 
     config = apply_changes(config, change or [])
     learning_curves.check(config, toy_data.load())
-    run_methods(name, config, partial(toy.experiment, config), out=out, resume=resume)
+    run_methods(name, config, partial(toy.experiment, config, engine=engine), out=out, resume=resume)
 
 
 @paper.command("prior")
@@ -152,6 +160,8 @@ def paper_flights(
     quick: Annotated[bool, typer.Option("--quick", help="Half of the labels, fewer seeds.")] = False,
     change: SetOption = None,
     out: OutOption = Path("runs/flights"),
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     resume: ResumeOption = False,
 ) -> None:
     """Active learning on flight delays: Figure 4. BBB+NCP with random labels is always run as a control.
@@ -172,7 +182,8 @@ def paper_flights(
     config = apply_changes(config, change or [])
     loaded = source.load()
     learning_curves.check(config, loaded)
-    run_methods(flights.NAME, config, partial(flights.experiment, config, loaded), out=out, resume=resume)
+    run = partial(flights.experiment, config, loaded, engine=chosen_engine(engine, address))
+    run_methods(flights.NAME, config, run, out=out, resume=resume)
 
 
 @paper.command("robustness")
@@ -189,6 +200,8 @@ def paper_robustness(
     quick: Annotated[bool, typer.Option("--quick", help="The quick schedule, two seeds.")] = False,
     change: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder. \\[default: runs/robustness-TASK]")] = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     resume: ResumeOption = False,
 ) -> None:
     """Robustness to the input noise: Figure 5 and the figure of appendix C. The data options are for flights.
@@ -215,7 +228,8 @@ def paper_robustness(
     config = apply_changes(robustness.configure(base, seeds, quick=quick), change or [])
     learning_curves.check(config, loaded)
     name = robustness.NAMES[task]
-    run = partial(robustness.experiment, config, loaded, evaluate_unseen=task == Task.toy)
+    runner = chosen_engine(engine, address)
+    run = partial(robustness.experiment, config, loaded, engine=runner, evaluate_unseen=task == Task.toy)
     run_methods(name, config, run, out=out or Path("runs") / name, resume=resume)
 
 

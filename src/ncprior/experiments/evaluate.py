@@ -9,7 +9,7 @@ Each run is written as soon as it ends, and is not repeated when the experiment 
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple, NotRequired, TypedDict, cast
@@ -360,8 +360,9 @@ def experiment(
     # One split after the other, so that progress bars can estimate the remaining time early.
     plan = runs(records)
     ahead = [run for run in plan if not records.exists(run_file(*run))]
+    found_runs: Iterator[tuple[int, Run]]
     if engine is None:
-        found_runs = ((i, evaluate(config, data, splits[number], *how)) for i, (number, *how) in enumerate(ahead))
+        found_runs = enumerate(evaluate(config, data, splits[number], method, seed) for number, method, seed in ahead)
     else:
         found_runs = engine.run(run_fit, [FitTask(config, *run) for run in ahead])
     left = dict(enumerate(ahead))

@@ -60,6 +60,11 @@ class MethodFiles:
         return self.records.exists(self._model)
 
     @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is a state from which to resume."""
+        return self.records.exists(self._checkpoint)
+
+    @property
     def has_metrics(self) -> bool:
         """Whether any evaluation has been recorded."""
         return self.records.exists(self._metrics)

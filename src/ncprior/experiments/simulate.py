@@ -213,10 +213,10 @@ def experiment(
         ]
         done = sum(len(one["rounds"]) for one in began)
         ahead_runs = [one for one in began if len(one["rounds"]) < len(steps)]
-        for number, run in engine.run(run_to_the_end, [RunTask(config, one) for one in ahead_runs]):
-            records.write_json(run_file(run["rule"], run["seed"]), run)
-            done += len(run["rounds"]) - len(ahead_runs[number]["rounds"])
-            show(RunProgress(done, total, _state(run), run["rule"], {run["rule"]: total - done}))
+        for number, whole in engine.run(run_to_the_end, [RunTask(config, one) for one in ahead_runs]):
+            records.write_json(run_file(whole["rule"], whole["seed"]), whole)
+            done += len(whole["rounds"]) - len(ahead_runs[number]["rounds"])
+            show(RunProgress(done, total, _state(whole), whole["rule"], {whole["rule"]: total - done}))
         return write_results(records)
     for seed in range(config.seeds):
         for rule in config.rules:

@@ -329,8 +329,8 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         if np.isnan(scores).any():
             raise UserError(f"acquisition {acquisition!r} gives scores that are no numbers; mend it")
         draw: Draw = "without_replacement" if temperature or acquisition == "random" else "greedy"
-        drawn = Acquisition(draw=draw)
-        return np.asarray(drawn.pick(jnp.asarray(scores / (temperature or 1.0)), jnp.asarray(excluded), n, key=key))
+        by_score = Acquisition(draw=draw)
+        return np.asarray(by_score.pick(jnp.asarray(scores / (temperature or 1.0)), jnp.asarray(excluded), n, key=key))
 
     def sample_functions(self, X: TableLike, n: int = 20, *, random_state: RandomState = None) -> np.ndarray:  # noqa: N803
         """Draw functions from the belief over the mean, evaluated at these rows.

@@ -104,7 +104,8 @@ def read_search(paths: Sequence[Path]) -> Search:
     Raises:
         UserError: If a file is not that of a shard, or they are not all shards of one search.
     """
-    first, seen = _notes(paths[0]).search, {}
+    first = _notes(paths[0]).search
+    seen: dict[int, Path] = {}
     for path in paths:
         notes = _notes(path)
         ours, theirs = dataclasses.asdict(first), dataclasses.asdict(notes.search)

@@ -7,6 +7,7 @@ from ncprior.core.active import Schedule
 from ncprior.core.settings import FLIGHTS_PRESETS
 from ncprior.data import flights
 from ncprior.data.dataset import Dataset
+from ncprior.engines.engine import Engine
 from ncprior.experiments.paper.learning_curves import DEFAULT_METHODS, Config, Progress, run
 from ncprior.experiments.records import Records
 
@@ -66,7 +67,11 @@ def configure(
 
 
 def experiment(
-    config: Config, data: Dataset, records: Records, show: Callable[[Progress], None] = lambda _: None
+    config: Config,
+    data: Dataset,
+    records: Records,
+    show: Callable[[Progress], None] = lambda _: None,
+    engine: Engine | None = None,
 ) -> None:
     """Run the methods that have not been recorded yet.
 
@@ -75,5 +80,6 @@ def experiment(
         data: The flights.
         records: Where results are recorded.
         show: Called with the progress at every evaluation.
+        engine: Runs tasks of a few seeds each; None for this process.
     """
-    run(config, data, records, show=show)
+    run(config, data, records, show=show, engine=engine)

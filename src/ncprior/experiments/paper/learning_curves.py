@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -19,7 +20,9 @@ from ncprior.core.optimizers import adam
 from ncprior.core.settings import ABLATIONS, Settings
 from ncprior.core.training import Clock, Learner, Trainer, combine, explain_failure, seed_keys
 from ncprior.data.dataset import Dataset
+from ncprior.engines.engine import Engine
 from ncprior.errors import UserError, check_limits
+from ncprior.experiments.paper import seed_tasks
 from ncprior.experiments.records import Records, Summary, summary
 from ncprior.experiments.runs import Columns, MethodFiles, append_rows, unfinished_methods
 
@@ -130,6 +133,7 @@ def run(
     sweep: Sweep | None = None,
     show: Callable[[Progress], None] = lambda _: None,
     finish: Callable[[Simulation, Learner, str], None] = lambda *_: None,
+    engine: Engine | None = None,
 ) -> None:
     """Run the methods that have not been recorded yet, each from its checkpoint if it has one.
 
@@ -141,6 +145,7 @@ def run(
         sweep: Input priors to compare, in place of the one in the settings.
         show: Called with the progress at every evaluation.
         finish: Called with the simulation, the trained learners and the name of every method, to record more.
+        engine: Runs tasks of a few seeds each, for methods that have no checkpoint; None for this process.
     """
     runs: dict[str, _Runs] = {}
     for name in config.methods:
@@ -160,6 +165,8 @@ def run(
         )
         runs[name] = _Runs(simulation, {"seed": np.asarray(simulation.seeds), **tags})
     for name in unfinished_methods(records, config.methods):
+        if engine is not None and not MethodFiles(records, name).has_checkpoint:
+            _run_in_tasks(engine, MethodFiles(records, name), runs[name], partial(config.trainer, name), show)
         _run_method(MethodFiles(records, name), runs[name], show=show, finish=finish)
     write_results(records)
 
@@ -256,8 +263,8 @@ def _run_method(
     begin, metrics, seconds = _resume(files, simulation)
     started, snapshot = time.monotonic() - seconds, begin
     for snapshot, evaluation in simulation.run(begin):
-        labels = {key: np.full(len(simulation.seeds), getattr(evaluation, key)) for key in ("epoch", "labels")}
-        metrics = append_rows(metrics, {**runs.about, **labels, **evaluation.values})
+        new = seed_tasks.evaluation_columns(runs.about, evaluation.epoch, evaluation.labels, evaluation.values)
+        metrics = append_rows(metrics, new)
         medians = {key: summary(evaluation.values[key])["median"] for key in ("test_rmse", "test_nlpd")}
         show(
             Progress(
@@ -287,6 +294,28 @@ def _run_method(
         failed=failures(simulation, snapshot.learners),
         seconds=time.monotonic() - started,
     )
+
+
+def _run_in_tasks(
+    engine: Engine,
+    files: MethodFiles,
+    runs: _Runs,
+    trainer: Callable[[], Trainer],
+    show: Callable[[Progress], None],
+) -> None:
+    """Train a method in tasks, and leave the checkpoint that one process has at its end."""
+    simulation, done = runs.simulation, {}
+    epochs, total = simulation.schedule.epochs, len(simulation.seeds)
+    for number, part in seed_tasks.in_tasks(engine, simulation, trainer, runs.about):
+        done[number] = part
+        share = min(total, len(done) * seed_tasks.SEEDS) / total
+        last = part.metrics["epoch"] == part.metrics["epoch"].max()
+        medians = {key: summary(part.metrics[key][last])["median"] for key in ("test_rmse", "test_nlpd")}
+        show(Progress(files.name, total, int(share * epochs), epochs, part.clock[1], **medians, failed={}))
+    parts = [done[number] for number in sorted(done)]
+    learners, metrics = seed_tasks.together(parts, simulation.real(simulation.start().learners))
+    seconds = sum(part.seconds for part in parts)
+    files.save_checkpoint(learners, metrics, clock=list(parts[0].clock), seconds=seconds)
 
 
 def _resume(files: MethodFiles, simulation: Simulation) -> _Progress:

@@ -16,6 +16,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ncprior.data.dataset import Dataset
+from ncprior.engines.engine import Engine
 from ncprior.experiments.paper import learning_curves
 from ncprior.experiments.paper.learning_curves import Config, Progress, Sweep, run
 from ncprior.experiments.records import Records, Summary, summary
@@ -79,6 +80,7 @@ def experiment(
     data: Dataset,
     records: Records,
     show: Callable[[Progress], None] = lambda _: None,
+    engine: Engine | None = None,
     *,
     evaluate_unseen: bool,
     variances: np.ndarray = VARIANCES,
@@ -90,10 +92,12 @@ def experiment(
         data: The data of the experiment that is repeated.
         records: Where results are recorded.
         show: Called with the progress at every evaluation.
+        engine: Runs tasks of a few seeds each; None for this process.
         evaluate_unseen: Whether training rows without a label count as test rows, as on the toy data.
         variances: Variances of the input noise.
     """
-    run(config, data, records, evaluate_unseen=evaluate_unseen, sweep=make_sweep(variances), show=show)
+    sweep = make_sweep(variances)
+    run(config, data, records, evaluate_unseen=evaluate_unseen, sweep=sweep, show=show, engine=engine)
     write_results(records)
 
 

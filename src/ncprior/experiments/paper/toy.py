@@ -10,6 +10,7 @@ from ncprior.core.prediction import gather
 from ncprior.core.settings import PRESETS
 from ncprior.core.training import Learner
 from ncprior.data import toy
+from ncprior.engines.engine import Engine
 from ncprior.experiments.paper.learning_curves import DEFAULT_METHODS, Config, Progress, run
 from ncprior.experiments.records import Records
 
@@ -44,13 +45,19 @@ def configure(
     return Config(preset, PRESETS[preset], QUICK if quick else SCHEDULE, methods, seeds, acquisition)
 
 
-def experiment(config: Config, records: Records, show: Callable[[Progress], None] = lambda _: None) -> None:
+def experiment(
+    config: Config,
+    records: Records,
+    show: Callable[[Progress], None] = lambda _: None,
+    engine: Engine | None = None,
+) -> None:
     """Run the methods that have not been recorded yet.
 
     Args:
         config: The configuration.
         records: Where results are recorded.
         show: Called with the progress at every evaluation.
+        engine: Runs tasks of a few seeds each; None for this process.
     """
     data = toy.load()
     records.write_table(
@@ -77,4 +84,4 @@ def experiment(config: Config, records: Records, show: Callable[[Progress], None
             },
         )
 
-    run(config, data, records, evaluate_unseen=True, show=show, finish=record_curves)
+    run(config, data, records, evaluate_unseen=True, show=show, finish=record_curves, engine=engine)

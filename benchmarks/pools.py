@@ -1,0 +1,111 @@
+"""Large tables: rate and memory of ``ncprior predict`` and ``ncprior suggest``, against the machine's multiply rate.
+
+    python -m benchmarks.pools --rows 1000000 --folder /tmp/pools
+
+Rates are by seconds of CPU, as those of the multiplies, so that a busy machine changes them little. Tables are written
+piece by piece, and a table that is there already is not written again.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.speed import make_probe, median
+
+COLUMNS, GROUP = 8, 1 << 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000])
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--commands", nargs="+", default=["predict", "suggest"])
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    model = make_model(options.folder)
+    for rows in options.rows:
+        table = make_table(options.folder / f"pool-{rows}.parquet", rows)
+        for command in options.commands:
+            print(json.dumps({"rows": rows, "command": command, **measure(command, model, table, rows)}))
+
+
+def piece(rows: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(rows, COLUMNS)).astype(np.float32)
+
+
+def make_model(folder: Path) -> Path:
+    from ncprior.tables.estimator import NCPRegressor
+
+    path = folder / "model.ncp"
+    if not path.exists():
+        inputs = piece(10_000, 0)
+        table = pa.table({f"x{i}": column for i, column in enumerate(inputs.T)})
+        NCPRegressor(epochs=2, random_state=0).fit(table, np.sin(inputs).sum(1)).save(path)
+    return path
+
+
+def make_table(path: Path, rows: int) -> Path:
+    if path.exists():
+        return path
+    draft = path.with_suffix(".draft")
+    writer = None
+    for number, start in enumerate(range(0, rows, GROUP)):
+        inputs = piece(min(GROUP, rows - start), number + 1)
+        columns = {f"x{i}": column for i, column in enumerate(inputs.T)}
+        part = pa.table({"id": np.arange(start, start + len(inputs)), **columns})
+        writer = writer or pq.ParquetWriter(draft, part.schema)
+        writer.write_table(part)
+    assert writer is not None
+    writer.close()
+    draft.rename(path)
+    return path
+
+
+def flops_of_a_row(model: Path) -> int:
+    """Multiplies and additions of all members' layers; everything else is overhead."""
+    import jax
+
+    from ncprior.tables.estimator import NCPRegressor
+
+    leaves = jax.tree.leaves(NCPRegressor.load(model).fitted_.weights)
+    return sum(2 * leaf.size for leaf in leaves if leaf.ndim == 3)  # members, outputs, inputs
+
+
+def measure(command: str, model: Path, table: Path, rows: int) -> dict[str, Any]:
+    out = table.with_suffix(f".{command}.out.parquet")
+    how = {"predict": [], "suggest": ["-n", "20", "--id", "id"]}[command]
+    arguments = [sys.executable, "-m", "ncprior", command, str(model), str(table), *how, "--out", str(out), "--force"]
+    probe = make_probe()
+    rates = [probe() for _ in range(3)]
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    process = subprocess.Popen([*arguments, "--json"], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    assert status == 0, command
+    seconds = time.monotonic() - started
+    rates += [probe() for _ in range(3)]
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    gflops = flops_of_a_row(model) * rows / cpu / 1e9
+    return {
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(cpu, 1),
+        "rows_per_cpu_second": round(rows / cpu),
+        "peak_mb": round(used.ru_maxrss / 1024),
+        "share_of_multiply_rate": round(gflops / median(rates), 3),
+        "probe_gflops": round(median(rates), 1),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+if __name__ == "__main__":
+    main()
