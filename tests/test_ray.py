@@ -1,5 +1,6 @@
 """Tasks on a Ray cluster of two nodes on this machine: the same rows and files as one process, whatever is lost."""
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -14,6 +15,8 @@ from ray.cluster_utils import Cluster
 import ray_tasks
 from ncprior.engines.ray_core import RayCore
 from ncprior.errors import UserError
+from ncprior.experiments import evaluate, simulate
+from ncprior.experiments.records import Records
 from ncprior.tables import table_predictions
 from ncprior.tables.estimator import NCPRegressor
 from test_table_commands import run  # noqa: F401
@@ -104,24 +107,27 @@ def test_the_same_files_are_written(place, tmp_path, run):  # noqa: F811
     assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]
 
 
-def test_the_same_fits_are_evaluated_and_simulated(place, tmp_path, run):  # noqa: F811
-    small = ["--set", "members=1", "--set", "epochs=2", "--set", "hidden=4", "--json"]
-    table = [place / "labelled.parquet", "--target", "y"]
-    runs = {
-        "evaluate": ["evaluate", *table, "--methods", "ncp,linear", "--splits", 2, *small],
-        "simulate": ["simulate", *table, "--seeds", 2, "--initial", 6, "--batch", 4, "--labels", 10, *small],
+def test_the_same_fits_are_evaluated_and_simulated(place, tmp_path):
+    table = {"table": str(place / "labelled.parquet"), "target": "y", "fingerprint": ""}
+    small = {"members": 1, "epochs": 2, "hidden": (4,)}
+    how = {"initial": 6, "batch": 4, "labels": 10, "seeds": 1}
+    configs = {
+        evaluate: evaluate.Config(**table, split="random", methods=("ncp", "linear"), splits=2, estimator=small),
+        simulate: simulate.Config(**table, **how, estimator=small),
     }
-    for name, arguments in runs.items():
-        found = {}
-        for engine in ("local", "ray"):
-            out = tmp_path / f"{name}-{engine}"
-            run(*arguments, "--engine", engine, "--out", out)
-            found[engine] = {
-                str(file.relative_to(out)): without_seconds(json.loads(file.read_text()))
-                for file in sorted((out / "runs").rglob("*.json"))
+    for experiment, config in configs.items():
+        loaded, found, shown = experiment.load(config), {}, []
+        for name, engine in (("local", None), ("ray", RayCore())):
+            folder = tmp_path / f"{experiment.NAME}-{name}"
+            records = Records.create(folder, experiment.NAME, dataclasses.asdict(config), resume=False)
+            experiment.experiment(config, loaded, records, shown.append, engine)
+            found[name] = {
+                str(file.relative_to(folder)): without_seconds(json.loads(file.read_text()))
+                for file in sorted((folder / "runs").rglob("*.json"))
             }
         assert found["ray"] == found["local"]
-        assert len(found["ray"]) == 4
+        assert len(found["ray"]) == (4 if experiment is evaluate else 2)
+        assert shown[-1].done == shown[-1].total
 
 
 def test_a_task_that_runs_twice_writes_once(place, tmp_path):

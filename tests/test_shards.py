@@ -126,6 +126,19 @@ def test_shards_that_mean_nothing_are_refused(place, tmp_path, run):  # noqa: F8
     assert "choose from local, ray" in refused(place / "pool", "--engine", "dask")
 
 
+@pytest.mark.parametrize("command", ["predict", "suggest", "evaluate", "simulate", "toy", "flights", "ablations"])
+def test_engines_that_mean_nothing_are_refused(command, place, tmp_path, run, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("ncprior.cli.paper.use_all_cores", lambda: None)
+    table = place / "pool.csv"
+    arguments = {
+        **{name: [name, place / "m.ncp", table] for name in ("predict", "suggest")},
+        **{name: [name, table, "--target", "y", "--out", tmp_path / "run"] for name in ("evaluate", "simulate")},
+    }.get(command, ["paper", command, "--quick", "--out", tmp_path / "run"])
+    assert "choose from local, ray" in run(*arguments, "--engine", "dask", code=2)
+    assert "is for --engine ray" in run(*arguments, "--address", "auto", code=2)
+    assert not (tmp_path / "run").exists()
+
+
 def test_shards_are_all_of_the_pool_and_each_unit_is_in_one(place):
     units = [unit for i in range(1, 5) for unit in Shard(i, 4).units(place / "pool")]
     assert sorted(units) == sorted(table_files.units(place / "pool", least=4))
