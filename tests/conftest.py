@@ -37,10 +37,13 @@ import pytest
 from benchmarks import postgres
 from hypothesis import settings
 
-from ncprior.tables import search
+from ncprior.tables import contrast, search
 from ncprior.tables.programs import Engine
 
 jax.config.update("jax_num_cpu_devices", 2)
+
+# Few tests mind what the estimator's contrast networks have learned.
+contrast.STEPS = 60
 
 WITH_TORCH = importlib.util.find_spec("torch") is not None
 WITH_RAY = importlib.util.find_spec("ray") is not None or "NCPRIOR_NEED_RAY" in os.environ

@@ -26,7 +26,11 @@ def test_batch_features_have_the_variance_of_the_mean_in_every_method(method, ou
     engine, inputs = Engine(spec), np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
     init = jax.vmap(lambda key: eqx.filter(engine.method.init(2, outputs, key=key), eqx.is_inexact_array))
     weights = init(jax.random.split(jax.random.key(0), 3))
-    calibration = Calibration(np.float32([1.0, 0.8, 1.2]), np.float32([1.7, 1.0, 3.0]), np.float32([0.5, 0.3, 0.2]))
+    calibration = Calibration.equal(3)._replace(
+        noise_scale=np.float32([1.0, 0.8, 1.2]),
+        uncertainty_scale=np.float32([1.7, 1.0, 3.0]),
+        share=np.float32([0.5, 0.3, 0.2]),
+    )
     phi = np.asarray(engine.features(weights, calibration, inputs))
     wanted = np.asarray(engine.predict(weights, calibration, inputs).uncertainty)
     np.testing.assert_allclose((phi**2).sum(1), (wanted**2).mean(1), rtol=1e-3)

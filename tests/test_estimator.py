@@ -165,7 +165,7 @@ def test_batch_features_have_the_variance_of_the_mean(fitted):
     """Products of the features of the batch rules are the uncertainty of the predictions."""
     X = np.linspace(-3, 3, 20)[:, None]
     inner = fitted.fitted_
-    phi = np.asarray(inner.engine.features(inner.weights, inner.calibration, inner.encoder.transform(X)))
+    phi = np.asarray(inner.covariance_features(inner.encoder.transform(X)))
     wanted = fitted.predict_distribution(X).uncertainty / fitted.target_scale_
     np.testing.assert_allclose(np.sqrt((phi**2).sum(1)), wanted, rtol=1e-3)
 
@@ -178,10 +178,10 @@ def test_sketches_hold_gradients_and_what_layers_get(fitted):
         network = eqx.combine(jax.tree.map(lambda leaf: leaf[member], inner.weights), inner.engine.ensemble.static)
 
         def mean(weights, row):
-            where = lambda net: (net.trunk.trunk.layers, net.heads["mean"].mean, net.heads["mean"].bias)  # noqa: E731
+            where = lambda net: (net.trunk.trunk.layers, net.heads["mean"].linear)  # noqa: E731
             return eqx.tree_at(where, network, weights)(row)["mean"].mean[0]
 
-        weights = (network.trunk.trunk.layers, network.heads["mean"].mean, network.heads["mean"].bias)
+        weights = (network.trunk.trunk.layers, network.heads["mean"].linear)
         gradients = [jax.flatten_util.ravel_pytree(jax.grad(mean)(weights, row))[0] for row in inputs]
         *layers, _ = jax.vmap(lambda row: network.trunk.trunk.activations(network.trunk.expand(row)))(inputs)
         return np.inner(gradients, gradients) + sum(1 + np.inner(layer, layer) for layer in layers)
@@ -204,7 +204,7 @@ def test_functions_spread_as_the_uncertainty_says(fitted):
     np.testing.assert_allclose(functions.mean(0), p.mean, atol=4 * p.uncertainty.max() / 20)
 
 
-@pytest.mark.parametrize("method", ["det", "det+ncp", "bbb", "odc+ncp", "deep+ncp"])
+@pytest.mark.parametrize("method", ["det", "det+ncp", "bbb", "bbb+ncp", "odc+ncp", "deep+ncp"])
 def test_every_method(method, tmp_path):
     X = wave(60)[0]
     y = 2 * X[:, 0] + 0.1 * np.random.default_rng(0).normal(size=60)
@@ -241,7 +241,7 @@ def test_a_method_a_trunk_and_noise_of_ones_own():
     assert np.isfinite(NCPRegressor(trunk=trunk, **small).fit(X, y).predict(X)).all()
     model = NCPRegressor(input_prior=Gaussian(0.5), **small).fit(X, y)
     assert np.isfinite(model.predict(X)).all()
-    for bad in ({"method": "ncp"}, {"input_prior": "loud"}, {"members": 0}, {"epochs": 0}, {"flip": 2}):
+    for bad in ({"method": "nap"}, {"input_prior": "loud"}, {"members": 0}, {"epochs": 0}, {"flip": 2}):
         with pytest.raises(UserError, match=next(iter(bad))):
             NCPRegressor(**bad).fit(X, y)
     with pytest.raises(UserError, match="unknown setting 'gama'"):
@@ -307,7 +307,7 @@ def test_held_out_rows_of_several_outputs():
         ({"settings": {"gamma": "a"}}, "gamma must be a number .* got 'a'"),
         ({"settings": {"hidden": "ab"}}, "hidden.* must be .* got"),
         ({"settings": {"batch_size": 2.5}}, "batch_size must be a whole number .* got 2.5"),
-        ({"settings": {"direction": "up"}}, "direction must be .* got 'up'"),
+        ({"method": "bbb+ncp", "settings": {"direction": "up"}}, "direction must be .* got 'up'"),
         ({"min_rows": 0}, "min_rows must be at least 1 and a whole number, got 0"),
         ({"early_stopping": "no"}, "early_stopping must be True or False, got 'no'"),
         ({"settings": 3}, "settings must be a dictionary by the names of settings, got 3"),
@@ -322,9 +322,10 @@ def test_arguments_that_are_no_such_numbers(argument, message):
 
 def test_the_tie_of_the_noise_follows_gamma_wherever_it_is_given():
     for arguments in ({"gamma": 0.5}, {"settings": {"gamma": 0.5}}):
-        found = FitOptions.of(NCPRegressor(**arguments)).settings_for(100)
+        found = FitOptions.of(NCPRegressor("bbb+ncp", **arguments)).settings_for(100)
         assert (found.gamma, found.noise_tie) == (0.5, 0.5)
-    assert FitOptions.of(NCPRegressor(settings={"gamma": 0.5, "noise_tie": 2.0})).settings_for(100).noise_tie == 2
+    own = FitOptions.of(NCPRegressor("bbb+ncp", settings={"gamma": 0.5, "noise_tie": 2.0}))
+    assert own.settings_for(100).noise_tie == 2
 
 
 def test_a_mini_batch_has_no_room_for_more_than_the_table():

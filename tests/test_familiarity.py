@@ -68,7 +68,7 @@ def test_members_that_hold_out_what_is_around_a_row_do_not_count():
     uncertainty = np.array([[1.0, 50.0, 9.0], [1.0, 2.0, 9.0]], np.float32)[..., None]
     predictions = Prediction(np.zeros_like(uncertainty), np.ones_like(uncertainty), uncertainty)
     in_gap = np.array([[False, True, True], [False, False, True]])
-    found = held_out_novelty(predictions, Calibration.equal(2), in_gap)
+    found = held_out_novelty(Calibration.equal(2), predictions, None, in_gap)
     np.testing.assert_allclose(found, [1.0, 2.0], rtol=1e-6)
 
 

@@ -23,7 +23,7 @@ from ncprior.tables.input_features import principal_components
 from ncprior.tables.options import USED, FitOptions
 from ncprior.tables.preset import TABLES
 from ncprior.tables.programs import Engine, Spec, make_method
-from ncprior.tables.recipe import make_input_prior, number_columns
+from ncprior.tables.recipe import contrast_spec, make_input_prior, make_spec, number_columns
 
 KEY = jax.random.key(0)
 
@@ -74,7 +74,7 @@ def wave(rows=60):
 
 @pytest.mark.parametrize(
     ("rows", "arguments", "left"),
-    [(30, {"epochs": 2}, 30), (80, {"batch_size": 64}, 56), (15, {"batch_size": 16}, 15)],
+    [(30, {"epochs": 2}, 30), (80, {"batch_size": 64}, 48), (15, {"batch_size": 16}, 15)],
     ids=["all rows", "rows that are not held out", "too few to search"],
 )
 def test_dropped_rows_that_would_never_train_are_refused(rows, arguments, left):
@@ -202,6 +202,16 @@ def program(run):
     return re.sub("0x[0-9a-f]+", "", str(jax.make_jaxpr(run)(KEY)))
 
 
+OF_CONTRAST = {"gamma", "output_std"}
+"""Settings of the contrast networks."""
+
+
+def of_contrast(model):
+    """What the contrast networks of an estimator are given."""
+    options = FitOptions.of(model)
+    return options.contrast_settings(100), options.contrast_scale
+
+
 @pytest.mark.parametrize("method", USED)
 def test_every_setting_has_an_effect_or_is_refused(method):
     base = dataclasses.replace(TABLES, hidden=(4,))
@@ -220,7 +230,9 @@ def test_every_setting_has_an_effect_or_is_refused(method):
         else:
             with pytest.raises(UserError, match=f"settings: {name} has no effect with method '{re.escape(method)}'"):
                 settings_of(model, 100)
-        if name not in TRAINING:
+        if method == "ncp" and name in OF_CONTRAST:
+            assert of_contrast(model) != of_contrast(NCPRegressor(method))
+        elif name not in TRAINING:
             after = outcome(method, dataclasses.replace(base, **{name: value}))
             same = program(after) == consists_of
             if name not in USED[method] and not same:  # another way to the same numbers
@@ -275,6 +287,7 @@ IDLE = {
     "det": {"gamma", "gamma_per_label", "output_scale"} | OF_THE_PRIOR,
     "bbb": {"gamma", "gamma_per_label", "output_scale"} | OF_THE_PRIOR,
     "odc+ncp": {"gamma", "gamma_per_label"},
+    "ncp": {"gamma_per_label"},
 }
 """Arguments that mean nothing to a method; the paper's classifier has no weight on its prior (Equation 9)."""
 
@@ -294,6 +307,9 @@ def test_every_argument_has_an_effect_or_is_refused(method):
 
     def spec(model):
         prior = FitOptions.of(model).own_input_prior
+        if model.method == "ncp":
+            members = make_spec(FitOptions.of(model), encoder, rows=100, outputs=1)
+            return contrast_spec(FitOptions.of(model), members, 100)
         return Spec(settings_of(model, 100), model.method, model.trunk, prior, groups=(), width=2, outputs=1, bins=0)
 
     plain = NCPRegressor(method)
@@ -307,7 +323,8 @@ def test_every_argument_has_an_effect_or_is_refused(method):
         elif name in ("hidden", "learning_rate", "batch_size", "gamma", "gamma_per_label", "output_scale"):
             assert settings_of(model, 100) != settings_of(plain, 100)
         elif name == "trunk":
-            assert make_method(spec(model)).init(2, 1, key=KEY).trunk is not None
+            own = make_spec(FitOptions.of(model), encoder, rows=100, outputs=1)
+            assert make_method(own).init(own.width, 1, key=KEY).trunk is not None
         else:
             settings_of(model, 100)
 
@@ -356,7 +373,7 @@ def test_arguments_of_evaluate_are_for_the_networks_that_have_a_use_for_them():
         "t.csv", "y", "random", "", ("ncp", "det", "no-ncp"), estimator={"gamma": 3.0, "members": 2}
     )
     found = {name: evaluate.network(config.estimator, name) for name in config.methods}
-    assert {name: model.gamma for name, model in found.items()} == {"ncp": 3.0, "det": 10.0, "no-ncp": 0.0}
+    assert {name: model.gamma for name, model in found.items()} == {"ncp": 3.0, "det": None, "no-ncp": 0.0}
     assert {model.members for model in found.values()} == {2}
     for model in found.values():
         assert not FitOptions.of(model, check_effects=False).without_effect()
@@ -378,7 +395,7 @@ def test_subclasses_with_arguments_of_their_own():
         ({"validation_fraction": 0.2, "epochs": 2}, "a number of epochs"),
         ({"validation_fraction": 0.2, "early_stopping": False}, "early_stopping=False"),
         ({"method": "odc+ncp", "output_scale": 5.0, "settings": {"odc_prediction": "blend"}}, "odc_prediction 'blend'"),
-        ({"settings": {"weight_prior_std": 0.3, "ncp_weight_kl": 0.0}}, "ncp_weight_kl 0"),
+        ({"method": "bbb+ncp", "settings": {"weight_prior_std": 0.3, "ncp_weight_kl": 0.0}}, "ncp_weight_kl 0"),
     ],
 )
 def test_arguments_without_effect_beside_others_are_refused(arguments, why):

@@ -41,7 +41,7 @@ def member_data(training, held):
 
 def searched(training, held):
     """The weights of members after some steps without what they hold out, and what they say of it."""
-    spec, (rows, tables) = member_data(training, held)
+    spec, (rows, tables, _) = member_data(training, held)
     ensemble = Engine.of(spec).ensemble
     rule = Stopping(first=20, max_steps=20)
     weights = ensemble.search(rows, held, tables, np.arange(2), stopping=rule, report=lambda *_: None).weights
@@ -66,6 +66,11 @@ def test_nothing_of_held_out_rows_reaches_what_members_train_with():
     assert spoiled.scale[0] > 100 * training.scale[0]
     (one, said), (two, other) = searched(training, held), searched(spoiled, held)
     jax.tree.map(np.testing.assert_array_equal, one, two)
+    known, other_known = (member_data(some, held)[1].contrast for some in (training, spoiled))
+    for member in range(2):
+        jax.tree.map(np.testing.assert_array_equal, known.tables[member], other_known.tables[member])
+        seen = [np.asarray(data.rows[member].inputs)[held[member].train] for data in (known, other_known)]
+        np.testing.assert_array_equal(*seen)
     assert not np.array_equal(said.targets, other.targets)
 
 
@@ -104,15 +109,18 @@ def fitted(**arguments):
 
 
 @pytest.mark.usefixtures("short_search")
-def test_rows_are_scored_with_what_others_say_of_the_calibration(monkeypatch):
+@pytest.mark.parametrize(
+    ("method", "finder", "calls"), [("bbb+ncp", "best_scales", (0, 2, 4)), ("ncp", "best_exponent", (0, 1, 2))]
+)
+def test_rows_are_scored_with_what_others_say_of_the_calibration(monkeypatch, method, finder, calls):
     counted = []
-    best = HeldOutPredictions.best_scales
+    best = getattr(HeldOutPredictions, finder)
     monkeypatch.setattr(
-        HeldOutPredictions, "best_scales", lambda self: counted.append(self.counts[0, 1] > 0) or best(self)
+        HeldOutPredictions, finder, lambda self, *args: counted.append(self.counts[0, 1] > 0) or best(self, *args)
     )
-    model = fitted()
+    model = fitted(method=method)
     assert model.validation_["rows"] == 10
-    first, second, whole = counted[0], counted[2], counted[4]
+    first, second, whole = (counted[call] for call in calls)
     assert not (first & second).any()
     np.testing.assert_array_equal(first | second, whole)
     assert first.sum() == second.sum() == 5
@@ -120,9 +128,9 @@ def test_rows_are_scored_with_what_others_say_of_the_calibration(monkeypatch):
 
 @pytest.mark.usefixtures("short_search")
 def test_scores_are_of_the_calibration_that_the_model_has(monkeypatch):
-    before = fitted().validation_
+    before = fitted(method="bbb+ncp").validation_
     monkeypatch.setattr(search, "refit_noise_factor", lambda *_: 30.0)
-    after = fitted().validation_
+    after = fitted(method="bbb+ncp").validation_
     assert after["rmse"] == pytest.approx(before["rmse"], rel=1e-5)
     assert after["nlpd"] > before["nlpd"] + 0.1
 

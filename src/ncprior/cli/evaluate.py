@@ -66,7 +66,7 @@ def evaluate(
         typer.Option(
             help="Comma-separated: ncp (the default model), det, bbb, det+ncp, bbb+ncp, odc+ncp; mean, linear, "
             "boosting, forest, neighbours, gp (from at most 2,000 rows), or all six as baselines; mapie, mapie-cqr, or "
-            "both as conformal (extra conformal); no-ncp, one-member, no-early-stopping, constant-gamma, or all four "
+            "both as conformal (extra conformal); no-ncp, one-member, no-early-stopping, or all three "
             "and ncp as ablations; any installed regressor by its import path, e.g. sklearn.linear_model.BayesianRidge."
         ),
     ] = "ncp,baselines",

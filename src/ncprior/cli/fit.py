@@ -47,7 +47,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="File for the model, such as model.ncp.")],
     inputs: InputsOption = None,
     exclude_columns: ExcludeOption = None,
-    method: Annotated[str, typer.Option(help="det, det+ncp, bbb, bbb+ncp, odc+ncp or deep+ncp.")] = "bbb+ncp",
+    method: Annotated[str, typer.Option(help="ncp, det, det+ncp, bbb, bbb+ncp, odc+ncp or deep+ncp.")] = "ncp",
     members: Annotated[int | None, typer.Option(help="Networks in the ensemble. \\[default: 8]")] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the rows. \\[default: found by early stopping]")

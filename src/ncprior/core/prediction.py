@@ -203,6 +203,13 @@ def heavy_tailed(prediction: Predictive) -> MixturePrediction:
     )
 
 
+def add_uncertainty(prediction: Prediction, std: Float[ArrayLike, "..."]) -> Prediction:
+    """The prediction with independent uncertainty of this standard deviation besides its own."""
+    variance = prediction.uncertainty**2 + std**2  # type: ignore[operator]
+    root = np.sqrt if isinstance(variance, np.ndarray) else jnp.sqrt
+    return Prediction(prediction.mean, prediction.noise, root(variance))
+
+
 def with_minimum_std(prediction: MixturePrediction, std: float) -> MixturePrediction:
     """Raise the uncertainty of components whose standard deviation is below ``std``, to that value."""
     parts = prediction.parts

@@ -28,7 +28,6 @@ ABLATIONS = {
     "no-ncp": Variant(Style("without NCP", "#D55E00", "--", "v"), {"gamma": 0.0}),
     "one-member": Variant(Style("one member", "#E69F00", "-.", "D"), {"members": 1}),
     "no-early-stopping": Variant(Style("without early stopping", "#009E73", ":", "^"), {"early_stopping": False}),
-    "constant-gamma": Variant(Style("constant gamma", "#CC79A7", "--", "P"), {"gamma_per_label": False, "gamma": 0.1}),
 }
 """The default estimator with one of its parts left out or changed."""
 VARIANTS = {

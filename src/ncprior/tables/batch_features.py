@@ -38,15 +38,18 @@ def sample_functions(fitted: Fitted, table: pa.Table, count: int, key: Array) ->
         number = int(jax.random.choice(key_member, len(calibration.share), p=calibration.share))
         member = jax.tree.map(lambda leaf: leaf[number], fitted.weights)  # noqa: B023
         drawn, mean = chunked(lambda part: fitted.engine.sample(member, part, key_function), inputs)  # noqa: B023
+        own = calibration.uncertainty_scale[number] * (drawn - mean)
+        key_contrast = jax.random.fold_in(key_function, 1)
+        if fitted.contrast is not None:
+            mean = mean + chunked(lambda part: fitted.sample_contrast(part, key_contrast), inputs)  # noqa: B023
         level = np.asarray(jax.random.normal(jax.random.fold_in(key_function, 0), (1, shift.shape[1])))
-        functions.append(mean + calibration.uncertainty_scale[number] * (drawn - mean) + level * shift)
+        functions.append(mean + own + level * shift)
     return fitted.target_shift + fitted.target_scale * np.stack(functions)
 
 
 def _believed(fitted: Fitted, inputs: np.ndarray) -> np.ndarray:
     """The uncertainty ``[rows, outputs]`` of the members' beliefs, as it is if they have learned nothing, too."""
-    engine, members = fitted.engine, (fitted.weights, fitted.calibration)
-    return chunked(lambda part: UNCERTAINTY(engine.predict(*members, part)), inputs)
+    return chunked(lambda part: UNCERTAINTY(fitted.believe(part)), inputs)
 
 
 _MAX_FEATURES = 256
@@ -122,7 +125,7 @@ def pick_batch(
     else:
 
         def sketched(part: np.ndarray) -> tuple[Array, Array]:
-            whole = engine.features(*members, part)
+            whole = fitted.covariance_features(part)
             return sketch(whole, _MAX_FEATURES, key=key_sketch), jnp.sqrt(jnp.sum(whole**2, axis=1))
 
         phi, std = (np.asarray(part) for part in chunked(sketched, inputs))

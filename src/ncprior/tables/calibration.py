@@ -9,8 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ncprior.core.prediction import Predictive, heavy_tailed
+from ncprior.core.prediction import Prediction, Predictive, add_uncertainty, heavy_tailed
 from ncprior.tables.compiled import Program
+
+EXPONENT = 1.5
+"""The exponent of what contrast networks say where nothing was held out, and the one that it stays close to where
+held-out rows tell little."""
 
 
 class Calibration(NamedTuple):
@@ -23,27 +27,46 @@ class Calibration(NamedTuple):
     noise_scale: np.ndarray  # factors of the noise (a std)
     uncertainty_scale: np.ndarray  # and of the uncertainty
     share: np.ndarray  # sums to 1
+    contrast_scale: np.ndarray  # uncertainty far from the data by the contrast networks; 0 without them
+    contrast_exponent: np.ndarray  # of what these say: the larger, the less uncertain near the data
 
     @classmethod
     def equal(cls, members: int) -> "Calibration":
         """Predictions as they are, all members with the same share."""
         ones = np.ones(members, np.float32)
-        return cls(ones, ones.copy(), np.full(members, 1 / members, np.float32))
+        return cls(ones, ones.copy(), np.full(members, 1 / members, np.float32), 0 * ones, EXPONENT * ones)
 
-    def apply(self, predictions: Predictive) -> Predictive:
-        """The members' predictions ``[members, rows, outputs]`` with noise and uncertainty scaled."""
-        noise, uncertainty = (scale[:, None, None] for scale in (self.noise_scale, self.uncertainty_scale))
-        return predictions.inflate(noise, uncertainty)
+    def apply(self, predictions: Predictive, contrast: np.ndarray | None = None) -> Predictive:
+        """The members' predictions ``[members, rows, outputs]`` with noise and uncertainty scaled.
+
+        ``contrast`` ``[rows]``, or ``[members, rows]``, is what contrast networks say of the rows; see `contrast_std`.
+        """
+        scales = Calibration(*(part[:, None, None] for part in self))
+        scaled = predictions.inflate(scales.noise_scale, scales.uncertainty_scale)
+        if contrast is None:
+            return scaled
+        assert isinstance(scaled, Prediction)
+        return add_uncertainty(scaled, scales.contrast_std(np.asarray(contrast)[..., None]))
+
+    def contrast_std(self, contrast: np.ndarray) -> np.ndarray:
+        """The uncertainty of rows of which contrast networks say this: ``scale * contrast^exponent``."""
+        return self.contrast_scale * contrast**self.contrast_exponent
+
+    def with_contrast(self, scale: float) -> "Calibration":
+        """The calibration with this uncertainty far from the data, in standard deviations of the target."""
+        return self._replace(contrast_scale=np.full_like(self.contrast_scale, scale))
 
     def of(self, members: np.ndarray) -> "Calibration":
         """The calibration of some members, their shares scaled to sum to 1."""
-        share = self.share[members]
-        return Calibration(self.noise_scale[members], self.uncertainty_scale[members], share / share.sum())
+        some = Calibration(*(part[members] for part in self))
+        return some._replace(share=some.share / some.share.sum())
 
 
 _NOISE_SCALES, _UNCERTAINTY_SCALES = 2.0 ** np.arange(-0.6, 1.6, 0.15), 2.0 ** np.arange(0.0, 2.6, 0.5)
 """Factors of noise and uncertainty to choose from. Uncertainty is never lowered: new rows may be further from the data
 than held-out ones, which would undo the prior where noise alone explains them."""
+
+_WIDE_NOISE_SCALES = 2.0 ** np.arange(-1.2, 1.6, 0.2)
 
 _EQUAL_SHARES_BONUS = 0.05
 """What equal shares are worth, in nats: new rows are further from the data than held-out ones. With few rows they are
@@ -73,6 +96,61 @@ def best_scales(prediction: Predictive, targets: np.ndarray, weights: np.ndarray
     noise, uncertainty = (part.ravel().astype(np.float32) for part in np.meshgrid(_NOISE_SCALES, _UNCERTAINTY_SCALES))
     best = int(np.argmax(np.asarray(_LOG_DENSITIES(prediction, targets, weights, noise, uncertainty))))
     return float(noise[best]), float(uncertainty[best])
+
+
+_EXPONENTS = 2.0 ** np.arange(-1.0, 2.6, 0.25)
+"""Exponents of what contrast networks say to choose from."""
+
+_NOISE_PULL, _EXPONENT_PULL = 0.1, 0.03
+"""What a factor of e from a noise scale of 1, and from that exponent, costs in nats with few held-out rows."""
+
+_PULL_ROWS = 100
+"""Held-out rows with which it costs half as much."""
+
+
+class ContrastFit(NamedTuple):
+    """Held-out rows by which a noise scale and an exponent are chosen: ``[members, rows, outputs]`` unless said."""
+
+    prediction: Prediction
+    targets: np.ndarray
+    contrast: np.ndarray  # [members, rows]
+    groups: np.ndarray  # [groups, members, rows]: 1 for members that predict a row together, as one mixture
+    weights: np.ndarray  # [groups, rows]: of these mixtures; they sum to 1
+
+
+def _mixture_density(held: ContrastFit, noise: Array, exponent: Array, scale: Array) -> Array:
+    """The weighted log density of the mixtures of the members of every group, for each pair of candidates."""
+
+    def one(pair: tuple[Array, Array]) -> Array:
+        widened = add_uncertainty(held.prediction.inflate(pair[0], 1.0), (scale * held.contrast ** pair[1])[..., None])
+        density = heavy_tailed(widened).log_prob(held.targets).sum(-1)
+
+        def group(parts: tuple[Array, Array]) -> Array:
+            together, weights = parts
+            mixed = jax.scipy.special.logsumexp(density, axis=0, b=together) - jnp.log(jnp.sum(together, axis=0))
+            return jnp.sum(jnp.where(weights > 0, weights * mixed, 0.0))
+
+        return jnp.sum(jax.lax.map(group, (held.groups, held.weights)))
+
+    return jax.lax.map(one, (noise, exponent))
+
+
+_MIXTURE_DENSITY = Program(_mixture_density, "mixture density by scale and exponent")
+
+
+def best_exponent(held: ContrastFit, scale: float) -> tuple[float, float]:
+    """The noise scale and the exponent of the contrast that predict held-out rows best, by mixtures of members.
+
+    Members alone would seem too sure: where they disagree, their mixture is wider than each of them.
+    """
+    if not held.weights.any():
+        return 1.0, EXPONENT
+    noise, exponent = (part.ravel().astype(np.float32) for part in np.meshgrid(_WIDE_NOISE_SCALES, _EXPONENTS))
+    density = np.asarray(_MIXTURE_DENSITY(held, noise, exponent, np.float32(scale)), np.float64)
+    pull = _NOISE_PULL * np.log(noise) ** 2 + _EXPONENT_PULL * np.log(exponent / EXPONENT) ** 2
+    pull *= _PULL_ROWS / (_PULL_ROWS + np.count_nonzero(held.weights.max(0)))
+    best = int(np.argmax(np.where(np.isfinite(density), density, -np.inf) - pull))
+    return float(noise[best]), float(exponent[best])
 
 
 def log_density(prediction: Predictive, targets: np.ndarray) -> np.ndarray:

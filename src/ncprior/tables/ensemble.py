@@ -24,10 +24,19 @@ from jaxtyping import PyTree, Scalar
 from ncprior.core.blocks import predict_in_blocks
 from ncprior.core.input_priors import InputPrior
 from ncprior.core.networks import Network
-from ncprior.core.prediction import Predictive, heavy_tailed
+from ncprior.core.prediction import Prediction, Predictive, add_uncertainty, heavy_tailed
 from ncprior.core.row_weights import effective_number
 from ncprior.core.training import Learner, Trainer, combine, trained
-from ncprior.tables.calibration import Calibration, Densities, best_scales, best_share, log_density, log_mean_density
+from ncprior.tables.calibration import (
+    Calibration,
+    ContrastFit,
+    Densities,
+    best_exponent,
+    best_scales,
+    best_share,
+    log_density,
+    log_mean_density,
+)
 from ncprior.tables.compiled import Program
 from ncprior.tables.families import Family
 from ncprior.tables.holdout import Evaluation, Holdout, Stopping, holdout_indices
@@ -69,6 +78,7 @@ class HeldOutPredictions(NamedTuple):
     counts: np.ndarray  # [members, 2, n]: weights of the rows, 0 for padding
     copies: np.ndarray  # how many copies of each row there are
     indices: np.ndarray  # of the rows
+    contrast: np.ndarray | None = None  # [members, 2 * n]: what contrast networks say of them
 
     def of(self, members: np.ndarray) -> "HeldOutPredictions":
         """Those of some members."""
@@ -80,13 +90,36 @@ class HeldOutPredictions(NamedTuple):
         shares = self.counts / np.where(total > 0, total, 1.0)
         return best_scales(self.prediction, self.targets, shares.reshape(len(shares), -1).astype(np.float32))
 
+    def best_exponent(self, scale: float, pairs: Sequence[np.ndarray]) -> tuple[float, float]:
+        """The noise scale and the exponent of the contrast that predict these rows best.
+
+        Rows of a gap are predicted by the members that hold it out, ``pairs``, and rows at random by all.
+        """
+        assert self.contrast is not None
+        assert isinstance(self.prediction, Prediction)
+        members, size = self.counts.shape[0], self.counts.shape[2]
+        groups, weights = np.zeros((len(pairs) + 1, members, 2 * size)), np.zeros((len(pairs) + 1, 2 * size))
+        in_use = [self.counts[pair[0], 0] for pair in pairs]
+        filled = sum(count.any() for count in in_use)
+        for number, (pair, count) in enumerate(zip(pairs, in_use, strict=True)):
+            groups[number, pair, :size] = 1
+            if count.any():
+                weights[number, :size] = 0.5 * count / count.sum() / filled
+        groups[-1, :, size:] = 1
+        weights[-1, size:] = (0.5 if filled else 1.0) * self.counts[0, 1] / max(self.counts[0, 1].sum(), 1e-12)
+        groups[groups.sum(1, keepdims=True).repeat(members, 1) == 0] = 1  # of no weight
+        held = ContrastFit(self.prediction, self.targets, self.contrast, groups, weights)
+        return best_exponent(jax.tree.map(np.float32, held), scale)
+
     def best_share(self, calibration: Calibration, smooth: Family, sharp: Family) -> float:
         """The total share of the sharp members that predicts these rows best.
 
         Rows of a gap are predicted by the pair of a smooth and a sharp member that holds it out, rows at random by all
         members.
         """
-        density = log_density(calibration.apply(self.prediction), self.targets).reshape(*self.counts.shape, -1)
+        density = log_density(calibration.apply(self.prediction, self.contrast), self.targets).reshape(
+            *self.counts.shape, -1
+        )
         pairs = smooth.members[: len(sharp.members)]  # the last smooth member may have no partner
         inside, at = self.counts[pairs, 0] > 0, self.counts[0, 1] > 0
         gap = [density[pairs, 0][inside], density[sharp.members, 0][inside]]
@@ -123,9 +156,14 @@ class Stretch(NamedTuple):
 class Ensemble:
     """Members of one method on tables of one shape. A program compiles once for every padded number of rows."""
 
-    def __init__(self, trainer: Trainer, inputs: int, outputs: int, *, about: str | None = None) -> None:
-        """``about`` says all that the programs depend on, see `Program`."""
-        self.trainer = trainer
+    def __init__(
+        self, trainer: Trainer, inputs: int, outputs: int, *, widened: bool = False, about: str | None = None
+    ) -> None:
+        """Of members whose held-out rows have uncertainty besides their own (``widened``), or not.
+
+        ``about`` says all that the programs depend on, see `Program`.
+        """
+        self.trainer, self.widened = trainer, widened
         self.static = trainer.static(inputs, outputs)
 
         def program(name: str, function: Callable[..., Any], donate: Sequence[int] = ()) -> Program:
@@ -174,6 +212,7 @@ class Ensemble:
         *,
         stopping: Stopping,
         report: Callable[[int, float], None],
+        extra: np.ndarray | None = None,
     ) -> StoppedTraining:
         """Trains members without their held-out rows until these are predicted no better.
 
@@ -184,6 +223,7 @@ class Ensemble:
             seeds: One for each member.
             stopping: When to score and when to stop.
             report: Called with the step and the score at every evaluation.
+            extra: Uncertainty ``[members, 2 * n]`` that the held-out rows have besides the members' own.
         """
         members = self.start(rows[0], [one.train for one in holdouts], tables, seeds)
         labels = len(holdouts[0].train)
@@ -191,7 +231,7 @@ class Ensemble:
         best, weights, since, score = -np.inf, self.gather(members), 0, -np.inf
         for step in stopping.evaluation_steps():
             stretch = Stretch(labels, evaluations[-1].step if evaluations else 0, step)
-            members, evaluation = self.train(members, rows, stretch, holdouts)
+            members, evaluation = self.train(members, rows, stretch, holdouts, extra=extra)
             evaluations.append(evaluation)
             before, score = score, evaluation.score(stopping.gap_share, stopping.together)
             since += 1
@@ -209,6 +249,8 @@ class Ensemble:
         rows: MemberRows | Sequence[MemberRows],
         stretch: Stretch,
         holdouts: Sequence[Holdout] | None = None,
+        *,
+        extra: np.ndarray | None = None,
     ) -> tuple[Members, Evaluation]:
         """The members after a stretch of training, and their scores on what they hold out.
 
@@ -223,7 +265,10 @@ class Ensemble:
             own = rows if isinstance(rows, MemberRows) else rows[position]
             if not isinstance(own, MemberRows):
                 own = own[0] if len(own) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *own)
-            return jax.block_until_ready(self._run(group, own, indices[position], limits))
+            besides = np.zeros((position.stop - position.start, 2 * indices.shape[2]), np.float32)
+            if extra is not None:
+                besides = extra[position]
+            return jax.block_until_ready(self._run(group, own, (indices[position], besides), limits))
 
         done = in_threads(run, members, positions)
         density = np.concatenate([np.asarray(part, np.float64) for _, part in done])
@@ -281,30 +326,37 @@ class Ensemble:
         optimizer = optax.tree_utils.tree_set(member.optimizer, learning_rate=numbers.learning_rate)
         return member._replace(optimizer=optimizer, input_prior=table.input_prior, term_numbers=numbers.terms)
 
-    def _train_group(self, members: Learner, rows: MemberRows, held: Array, stretch: Stretch) -> tuple[Learner, Array]:
+    def _train_group(
+        self, members: Learner, rows: MemberRows, held: tuple[Array, Array], stretch: Stretch
+    ) -> tuple[Learner, Array]:
         """The program: `_train_member` for every member of a group."""
 
-        def one(member: Learner, rows: MemberRows, held: Array) -> tuple[Learner, Array]:
+        def one(member: Learner, rows: MemberRows, held: tuple[Array, Array]) -> tuple[Learner, Array]:
             return self._train_member(member, rows, held, stretch)
 
-        if len(held) > 1:
+        if len(held[0]) > 1:
             return jax.vmap(one, (0, 0 if rows.inputs.ndim == 3 else None, 0))(members, rows, held)
         # A member alone is not batched, as a batch has to compute both sides of every condition.
         member, own = jax.tree.map(lambda leaf: leaf[0], (members, held))
         alone = one(member, rows, own)
         return jax.tree.map(lambda leaf: leaf[None], alone)
 
-    def _train_member(self, member: Learner, rows: MemberRows, held: Array, stretch: Stretch) -> tuple[Learner, Array]:
+    def _train_member(
+        self, member: Learner, rows: MemberRows, held: tuple[Array, Array], stretch: Stretch
+    ) -> tuple[Learner, Array]:
         """Trains one member and, if there are any, scores it on its held-out rows of both kinds."""
+        indices, extra = held
         member = self.trainer.train_steps(
             member, rows.rows, self.static, stretch.labels, first=stretch.first, last=stretch.last
         )
 
         def score() -> Array:
-            prediction = self._predict(self.weights(member), rows.inputs[held.reshape(-1)])
-            density = heavy_tailed(prediction).log_prob(rows.targets[held.reshape(-1)])
+            prediction = self._predict(self.weights(member), rows.inputs[indices.reshape(-1)])
+            if self.widened and isinstance(prediction, Prediction):
+                prediction = add_uncertainty(prediction, extra[:, None] / rows.scale)
+            density = heavy_tailed(prediction).log_prob(rows.targets[indices.reshape(-1)])
             density = density - jnp.log(rows.scale)
-            return density.reshape(*held.shape, -1)
+            return density.reshape(*indices.shape, -1)
 
         # Predicting rows of a wide table takes as long as several steps. A condition, so that one program does both.
         nothing = jax.eval_shape(score)

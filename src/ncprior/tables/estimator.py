@@ -56,13 +56,16 @@ RandomState: TypeAlias = int | np.random.RandomState | None
 class NCPRegressor(RegressorMixin, BaseEstimator):
     """Regression by an ensemble of neural networks that are uncertain away from the data.
 
-    Every network has a noise contrastive prior (Hafner et al., 2019): it is trained to be uncertain at inputs with
-    noise. `fit` first holds out some rows, which choose the number of training steps and calibrate the predictions, and
-    then trains new networks on all rows. Parameters and settings that have no effect are refused.
+    The uncertainty comes from noise contrastive priors (Hafner et al., 2019): networks are trained to be certain at
+    the training rows, and uncertain at the same rows with noise. `fit` first holds out some rows, which choose the
+    number of training steps and calibrate the predictions, and then trains new networks on all rows. Parameters and
+    settings that have no effect are refused.
 
     Args:
-        method: ``bbb+ncp``, ``det``, ``det+ncp``, ``bbb``, ``odc+ncp``, ``deep+ncp`` (a belief over every layer), or a
-            `Method` of your own.
+        method: ``ncp`` learns mean and noise from the targets, and the prior by networks of its own, which see the
+            inputs alone: so the prior does not move the mean. The others are models of the paper, in which one network
+            learns all: ``det``, ``det+ncp``, ``bbb``, ``bbb+ncp``, ``odc+ncp``; or ``deep+ncp`` (a belief over every
+            layer), or a `Method` of your own.
         hidden: Units of each hidden layer.
         members: Networks in the ensemble. Every second one also gets quantile features of the columns, which makes it
             more accurate on the data; the others are more careful away from it.
@@ -71,17 +74,20 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         epochs: Passes over the training rows; None finds the number by `early_stopping`.
         early_stopping: Whether to hold out rows at first, to choose the number of steps and to calibrate. Without it,
             and without ``epochs``, training takes 1,000 steps.
-        validation_fraction: Share of the rows that is held out at random for that, at most 0.3; twice as much is held
-            out around a random value of a random column.
+        validation_fraction: Share of the rows that is held out at random for that, at most 0.3; three times as much, or
+            half of the rows, is held out by the values of a random column, within a range or at one of its ends.
         min_rows: Fewest rows that `fit` accepts. Nothing can be learned from fewer than 3, but active learning may
             start with them.
-        gamma: Weight of the noise contrastive prior; 0 for no prior. ``odc+ncp`` has no such weight (Equation 9).
-        gamma_per_label: Whether gamma is divided by the number of rows, so that the prior fades with more labels.
+        gamma: Weight of the noise contrastive prior; 0 for no prior. None takes 1 for ``ncp``, whose prior held-out
+            rows calibrate, and 10 for the others. ``odc+ncp`` has no such weight (Equation 9).
+        gamma_per_label: Whether gamma is divided by the number of rows, so that the prior fades with more labels. It
+            has no meaning for ``ncp``.
         input_prior: ``radial``, ``gaussian`` or ``uniform`` noise on the numbers, or a function
             ``(inputs, *, key) -> noised`` of the encoded rows, see `ncprior.core.input_priors`.
         input_scale: Standard deviation of that noise, in standard deviations of a column: one number, or a dictionary
             by the name of the column; columns that it does not name have 2.
-        output_scale: Standard deviation of the output prior, in standard deviations of the target.
+        output_scale: Standard deviation of the output prior, in standard deviations of the target: the uncertainty far
+            from all training rows.
         flip: Probability that the input noise changes a category or a flag.
         trunk: A function ``(inputs, *, key) -> module`` that makes a trunk of your own, in place of hidden layers.
         settings: Other fields of `ncprior.core.settings.Settings` by name.
@@ -94,7 +100,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
     Attributes:
         fitted_: The trained ensemble, a `ncprior.tables.fitting.Fitted`. The attributes below are parts of it.
         encoder_: The encoding of columns as numbers: kind and treatment of each.
-        calibration_: A `Calibration`: ``noise_scale``, ``uncertainty_scale`` and ``share`` of each member.
+        calibration_: A `Calibration`: ``noise_scale``, ``uncertainty_scale``, ``share`` of each member and others.
         steps_: Training steps of each member. Members whose loss was not finite are left out.
         validation_: ``rmse``, ``nlpd`` and 90% ``coverage`` on held-out rows, and the number of ``rows``; None if no
             rows were held out.
@@ -118,7 +124,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: str | Method = "bbb+ncp",
+        method: str | Method = "ncp",
         *,
         hidden: Sequence[int] = (128, 128),
         members: int = 8,
@@ -128,7 +134,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         early_stopping: bool = True,
         validation_fraction: float = 0.1,
         min_rows: int = 3,
-        gamma: float = 10.0,
+        gamma: float | None = None,
         gamma_per_label: bool = True,
         input_prior: str | InputPrior = "radial",
         input_scale: float | dict[str, float] = 2.0,

@@ -66,18 +66,21 @@ def novelty(uncertainty: ArrayLike) -> np.ndarray:
     return np.sqrt(np.mean(np.square(uncertainty), axis=-1, dtype=np.float64))
 
 
-def held_out_novelty(predictions: Predictive, calibration: Calibration, in_gap: np.ndarray) -> np.ndarray:
+def held_out_novelty(
+    calibration: Calibration, predictions: Predictive, contrast: np.ndarray | None, in_gap: np.ndarray
+) -> np.ndarray:
     """The scores of held-out rows, by the members that know what is around them.
 
     Args:
-        predictions: Of the members that searched ``[members, rows, outputs]``.
-        calibration: Of these members.
+        calibration: Of the members that searched.
+        predictions: Of these members ``[members, rows, outputs]``.
+        contrast: What their contrast networks say ``[members, rows]``, if there are any.
         in_gap: ``[members, rows]``, True where a row lies in the range of values that the member holds out.
 
     Returns:
         One score for each row that lies in no gap of at least one member.
     """
-    mixture = mix(calibration.apply(predictions), calibration.share)
+    mixture = mix(calibration.apply(predictions, contrast), calibration.share)
     parts = mixture.weights.shape[-1] // len(in_gap)
     known = np.repeat(~in_gap.T, parts, axis=1)[:, None]
     weights: Any = np.where(known, mixture.weights, 0.0)

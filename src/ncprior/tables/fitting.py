@@ -7,19 +7,23 @@ families. `ncprior.tables.preset.TABLES` has its numbers.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
+from jax import Array
 
 from ncprior.core.networks import Network
 from ncprior.core.prediction import MixturePrediction, with_minimum_std
 from ncprior.core.training import explain_failure
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
+from ncprior.tables import contrast as contrast_networks
 from ncprior.tables.calibration import Calibration
+from ncprior.tables.contrast import NETWORKS
 from ncprior.tables.ensemble import Stretch, TableInfo
 from ncprior.tables.familiarity import Familiarity, novelty
 from ncprior.tables.families import families
@@ -34,6 +38,7 @@ from ncprior.tables.recipe import (
     RowOrder,
     TrainingRows,
     check_rows,
+    contrast_spec,
     for_families,
     make_input_prior,
     make_spec,
@@ -50,6 +55,33 @@ _MIN_ROWS_TO_SEARCH = 20
 
 _STEPS = 1_000
 """Steps of training without a search and without a number of epochs."""
+
+
+class Contrast(NamedTuple):
+    """Trained contrast networks: called with encoded rows, they say how unlike the training rows each is, up to 1."""
+
+    spec: Spec
+    weights: Network  # on a leading axis
+
+    @property
+    def engine(self) -> Engine:
+        """The programs that train and predict."""
+        return Engine.of(self.spec)
+
+    def __call__(self, inputs: np.ndarray) -> Array:
+        """For a chunk of rows ``[rows]``."""
+        return self.engine.spread(self.engine.on_device(self.weights), inputs)
+
+    def features(self, inputs: np.ndarray) -> Array:
+        """Features ``[rows, n]`` whose dot products are the covariances of the networks' beliefs, on average."""
+        return self.engine.features(self.weights, Calibration.equal(NETWORKS), inputs)
+
+    def sample(self, inputs: np.ndarray, key: Array) -> Array:
+        """One function ``[rows]`` from the belief of a network that is drawn at random."""
+        key_network, key_function = jax.random.split(key)
+        network = _take(self.weights, int(jax.random.randint(key_network, (), 0, NETWORKS)))
+        drawn, _ = self.engine.sample(network, inputs, key_function)
+        return drawn[:, 0]
 
 
 class Fitted(NamedTuple):
@@ -69,6 +101,7 @@ class Fitted(NamedTuple):
     flat: bool  # whether targets had one axis
     target_names: list[str] | None
     familiarity: Familiarity
+    contrast: Contrast | None = None
     seconds: float = 0.0  # that training took
     held_out: np.ndarray | None = None  # rows of the table on which `validation` was measured; not in files
 
@@ -91,14 +124,38 @@ class Fitted(NamedTuple):
 
         A model without inputs, or of too few rows, has learned nothing: its std is never below that of the targets.
         """
-        engine = self.engine
-        weights = engine.on_device(self.weights)
 
         def predict(part: np.ndarray) -> MixturePrediction:
-            prediction = engine.predict(weights, self.calibration, part)
+            prediction = self.believe(part)
             return with_minimum_std(prediction, 1.0) if self.spec.width == 1 or self.rows < MIN_ROWS else prediction
 
         return chunked(predict, inputs)
+
+    def believe(self, inputs: np.ndarray) -> MixturePrediction:
+        """The same from the networks alone, also if they have learned nothing; for a chunk of rows."""
+        said = None if self.contrast is None else self.contrast(inputs)
+        return self.engine.predict(self.engine.on_device(self.weights), self.calibration, inputs, said)
+
+    def covariance_features(self, inputs: np.ndarray) -> Array:
+        """Features ``[rows, n]`` whose dot products are the covariances of the mean; for a chunk of rows."""
+        own = self.engine.features(self.weights, self.calibration, inputs)
+        return own if self.contrast is None else jnp.concatenate([own, self._scaled(self.contrast.features, inputs)], 1)
+
+    def sample_contrast(self, inputs: np.ndarray, key: Array) -> Array | float:
+        """What a function from the belief of a contrast network adds to the mean ``[rows, outputs]``; for a chunk."""
+        if self.contrast is None:
+            return 0.0
+        keys = jax.random.split(key, self.spec.outputs)
+        draw = self.contrast.sample
+        return self._scaled(lambda part: jnp.stack([draw(part, one) for one in keys], axis=1), inputs)
+
+    def _scaled(self, function: Callable[[np.ndarray], Array], inputs: np.ndarray) -> Array:
+        """Values ``[rows, n]`` of contrast networks, which spread as these say, so that they spread as calibrated."""
+        assert self.contrast is not None
+        said = self.contrast(inputs)
+        # Members are calibrated alike.
+        std = self.calibration.contrast_scale[0] * said ** self.calibration.contrast_exponent[0]
+        return function(inputs) * (std / said)[:, None]
 
 
 def fit(
@@ -127,7 +184,8 @@ def fit(
     spec = make_spec(options, encoder, rows=count, outputs=targets.shape[1])
     training = TrainingRows(table, encoder, order, inputs, targets, *shift_and_scale(targets, order.weights))
     steps = math.ceil(epochs * count / spec.settings.batch_size) if epochs is not None else _STEPS
-    found = SearchResult(np.full(members, steps), Calibration.equal(members))
+    calibration = Calibration.equal(members).with_contrast(options.contrast_scale)
+    found = SearchResult(np.full(members, steps), calibration)
     searches = epochs is None and options.early_stopping
     if searches and count >= _MIN_ROWS_TO_SEARCH:
         seeds = _seeds(seed, 0, members)
@@ -144,6 +202,7 @@ def fit(
         steps=found.steps,
         report=report,
     )
+    contrast = fit_contrast(_Inputs(encoder, inputs, order), options, spec, seed=seed, report=report)
     fitted = Fitted(
         spec=spec,
         encoder=encoder,
@@ -160,14 +219,38 @@ def fit(
         target_names=labelled.target_names,
         familiarity=Familiarity.of(found.novelty),
         held_out=found.held_out,
+        contrast=contrast,
     )
     if len(found.novelty):
         return fitted
     if searches and len(kept) == members:
-        rehearse(spec, rows, weights, members)
+        rehearse(spec, rows, weights, members=members, contrast=contrast is not None)
     # Nothing was held out: compared with the training rows themselves, new rows look a little less familiar.
     uncertainty = chunked(UNCERTAINTY, fitted.predict_encoded(fitted.training_sample))
     return fitted._replace(familiarity=Familiarity.of(novelty(uncertainty)))
+
+
+class _Inputs(NamedTuple):
+    """Encoded rows to learn from, without their targets."""
+
+    encoder: Encoder
+    rows: np.ndarray
+    order: RowOrder
+
+
+def fit_contrast(
+    inputs: _Inputs, options: FitOptions, spec: Spec, *, seed: int, report: ProgressCallback
+) -> Contrast | None:
+    """Trains contrast networks on these rows; None if the options have none."""
+    labels, weights = len(inputs.rows), inputs.order.weights
+    own = contrast_spec(options, spec, labels)
+    if own is None:
+        return None
+    rows = padded_rows(inputs.rows, np.zeros((labels, 1), np.float32), inputs.order)
+    about = table_info(options, own, inputs.encoder, inputs.rows, weights=weights, rows=labels)
+    steps, seeds = np.full(NETWORKS, contrast_networks.STEPS), _seeds(seed, 3, NETWORKS)
+    trained = _train(Engine.of(own), rows, [about] * NETWORKS, seeds, labels=labels, steps=steps, report=report)
+    return Contrast(own, trained.weights)
 
 
 def continue_fit(
@@ -222,13 +305,21 @@ def continue_fit(
         report=report,
         weights=fitted.weights,
     )
+    # Contrast networks anew, as those that know earlier rows alone would call the new ones unlike any.
+    every = _Inputs(fitted.encoder, inputs, order)
+    if before:
+        relative = (counts / counts.mean()).astype(np.float32)
+        known = np.concatenate([fitted.training_sample, inputs])
+        every = _Inputs(fitted.encoder, known, RowOrder(np.arange(len(known)), relative, np.ones(len(known), int)))
+    contrast = fit_contrast(every, options, fitted.spec, seed=seed, report=report)
     total = tuple(int(before + new) for before, new in zip(np.asarray(fitted.steps)[kept], steps[kept], strict=True))
     new = inputs[order.first_copies]
     return fitted._replace(
         weights=weights,
-        calibration=fitted.calibration.of(kept),
+        calibration=fitted.calibration.of(kept).with_contrast(options.contrast_scale),
         steps=total,
         rows=before + labelled.table.num_rows,
+        contrast=contrast,
         training_sample=subsample(np.concatenate([fitted.training_sample, new]) if before else new, seed),
     )
 

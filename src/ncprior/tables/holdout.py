@@ -17,8 +17,8 @@ _MAX_SCORED = 4_096
 class Stopping:
     """Which rows are held out, when members are scored on them, and when training stops."""
 
-    gap: float = 0.2
-    """Share of the rows that a member holds out around a random value of a random column."""
+    gap: float = 0.3
+    """Share of the rows that a member holds out: those with values of a random column in some range, or at one end."""
     random: float = 0.1
     """Share of the rows that it holds out at random."""
     gap_share: float = 0.5
@@ -94,11 +94,13 @@ def hold_out(
     random, rest = order[:some], order[some:]
     parts = []
     random = np.sort(random)
+    drawn_columns = rng.permutation(columns.shape[1])
     gap, in_gap = rest[:0], np.zeros(len(random), bool)
     for member in range(members):
         if columns.shape[1] and member % per_gap == 0:
-            column = columns[:, rng.integers(columns.shape[1])]
-            start = rng.integers(max(0, len(rest) - wide) + 1)
+            number = member // per_gap
+            column = columns[:, drawn_columns[number % len(drawn_columns)]]
+            start = _start(_PLACES[number % len(_PLACES)], len(rest), wide, rng)
             inside = rest[np.argsort(column[rest], kind="stable")[start : start + wide]]
             gap = rest[np.isin(equal[rest], equal[inside])]
             gap = gap if len(gap) < len(rest) else rest[:0]
@@ -111,6 +113,19 @@ def hold_out(
         part if len(part.train) == least else part._replace(train=np.sort(rng.choice(part.train, least, replace=False)))
         for part in parts
     ]
+
+
+_PLACES = ("within", "above", "within", "below")
+"""Where the rows of a gap lie among the values of its column, from one gap to the next."""
+
+
+def _start(place: str, rows: int, wide: int, rng: np.random.Generator) -> int:
+    """The rank of the first of ``wide`` rows in a gap; a gap within the others has at least a tenth on each side."""
+    last = max(0, rows - wide)
+    if place == "within":
+        side = min(rows // 10, last // 2)
+        return int(rng.integers(side, last - side + 1))
+    return last if place == "above" else 0
 
 
 def holdout_indices(holdouts: Sequence[Holdout] | None, members: int, rows: int) -> tuple[np.ndarray, np.ndarray]:

@@ -113,7 +113,7 @@ class InputFeatures(Constants):
         variances, directions = components or principal_components(inputs, weights)
         whitener = (directions / np.sqrt(variances)).T
         # Without JAX's own functions, which would compile for every shape.
-        arrays = (np.asarray(part, np.float32) for part in (lower, width, bins**-0.5, whitener))
+        arrays = (np.asarray(part, np.float32) for part in (lower, width, max(bins, 1) ** -0.5, whitener))
         return cls(*jax.device_put(tuple(arrays)))
 
 
@@ -185,6 +185,8 @@ class FeatureTrunk(eqx.Module):
 
     def __call__(self, x: Array) -> Array:
         """The trunk's output for one example."""
+        if not self.features.lower.shape[-1]:
+            return self.trunk(self.expand(x, quantiles=False))
         if not isinstance(self.trunk, MLP):
             return self.trunk(self.expand(x))
         # Quantile features of scale 0 take most of the time of a step, for nothing.

@@ -15,6 +15,7 @@ from ncprior.data.labelled import LARGEST
 from ncprior.errors import UserError
 from ncprior.schema import Range, conform
 from ncprior.tables.calibration import Calibration
+from ncprior.tables.contrast import NETWORKS
 from ncprior.tables.familiarity import MAX_SCORES
 from ncprior.tables.programs import Spec
 from ncprior.tables.search import Validation
@@ -41,6 +42,7 @@ class Notes:
     versions: Versions
     arguments: dict[str, Any]
     settings: Settings
+    contrast: Settings | None
     method: str | None
     own: list[Literal["method", "trunk", "input_prior"]]
     encoder: Encoder
@@ -61,7 +63,7 @@ class Notes:
         own = set(self.own)
         _require(len(own) == len(self.own), "own names something twice")
         _require((self.method is None) == ("method" in own), "the method is neither a known one nor its user's own")
-        _require(self.method in (None, "deep+ncp", *TITLES), f"there is no method {self.method!r:.80}")
+        _require(self.method in (None, "ncp", "deep+ncp", *TITLES), f"there is no method {self.method!r:.80}")
         _require(not self.bins or not own & {"method", "trunk"}, "networks of their user's own have no bins")
         _require(self.outputs == 1 or not self.flat, "several outputs are not flat")
         _require(self.features == len(names), "features are not as many as the encoder's columns")
@@ -84,7 +86,7 @@ _ARGUMENTS: dict[str, Any] = {
     "early_stopping": Switch,
     "validation_fraction": float,
     "min_rows": int,
-    "gamma": float,
+    "gamma": float | None,
     "gamma_per_label": Switch,
     "input_prior": str | None,
     "input_scale": float | dict[str, float],
@@ -127,15 +129,18 @@ def check_shapes(notes: Notes, spec: Spec, shapes: Shapes) -> None:
         "training_sample": jax.ShapeDtypeStruct((*rows, spec.width), np.float32),
         "familiarity": jax.ShapeDtypeStruct(scores, np.float64),
     }
-    _same(wanted, {name: shape for name, shape in shapes.items() if not name.startswith("weights")})
+    networks = ("weights", "contrast") if notes.contrast is not None else ("weights",)
+    _same(wanted, {name: shape for name, shape in shapes.items() if not name.startswith(networks)})
     if not {"method", "trunk"} & set(notes.own):
-        _check_layers(spec.settings.hidden, members, shapes)
+        _check_layers(spec.settings.hidden, members, _starting(shapes, "weights"))
+    if notes.contrast is not None:
+        _check_layers(notes.contrast.hidden, NETWORKS, _starting(shapes, "contrast"))
 
 
-def check_weights(wanted: Shapes, members: int, shapes: Shapes) -> None:
-    """Raise if the weights are not those of so many networks, of which one has the ``wanted`` ones."""
-    many = {name: jax.ShapeDtypeStruct((members, *one.shape), one.dtype) for name, one in wanted.items()}
-    _same(many, {name: shape for name, shape in shapes.items() if name.startswith("weights")})
+def check_weights(wanted: Shapes, prefix: str, networks: int, shapes: Shapes) -> None:
+    """Raise if the arrays of this prefix are not those of so many networks, of which one has the ``wanted`` ones."""
+    many = {name: jax.ShapeDtypeStruct((networks, *one.shape), one.dtype) for name, one in wanted.items()}
+    _same(many, _starting(shapes, prefix))
 
 
 def check_values(arrays: dict[str, np.ndarray]) -> None:
@@ -144,8 +149,9 @@ def check_values(arrays: dict[str, np.ndarray]) -> None:
         _require(np.isfinite(array).all(), f"{name} has values that are not finite")
         if name.endswith(".features.width"):
             _require((array > 0).all(), f"{name} is not above 0")
-    for name in ("calibration.noise_scale", "calibration.uncertainty_scale"):
-        _require(((arrays[name] >= 1e-3) & (arrays[name] <= 1e3)).all(), f"{name} is not from 0.001 to 1000")
+    for name in ("noise_scale", "uncertainty_scale", "contrast_scale", "contrast_exponent"):
+        scale, least = arrays[f"calibration.{name}"], 0.0 if name == "contrast_scale" else 1e-3
+        _require(((scale >= least) & (scale <= 1e3)).all(), f"calibration.{name} is not from {least:g} to 1000")
     shares = arrays["calibration.share"]
     _require((shares >= 0).all() and abs(shares.sum() - 1) < 1e-3, "shares of members do not sum to 1")
     _require((arrays["familiarity"] >= 0).all(), "familiarity has scores below 0")
@@ -174,6 +180,10 @@ def _check_layers(hidden: tuple[int, ...], members: int, shapes: Shapes) -> None
             fits = layer < len(hidden) and there == expected
             _require(fits, f"{name} has shape {array.shape}, which is not that of settings.hidden")
     _require(found == set(range(len(hidden))), f"settings.hidden has {len(hidden)} layers, and the file {len(found)}")
+
+
+def _starting(shapes: Shapes, prefix: str) -> Shapes:
+    return {name: shape for name, shape in shapes.items() if name.startswith(prefix)}
 
 
 def _same(wanted: Shapes, found: Shapes) -> None:

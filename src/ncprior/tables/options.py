@@ -16,7 +16,7 @@ from ncprior.core.input_priors import InputPrior
 from ncprior.core.methods import INPUT_NOISE, TITLES, Method
 from ncprior.core.settings import Settings
 from ncprior.errors import UserError, check_limits
-from ncprior.tables.preset import TABLES
+from ncprior.tables.preset import CONTRAST, TABLES
 from ncprior.tables.programs import TrunkFactory
 
 _TRAINING = {"learning_rate", "batch_size", "clip", "epsilon_hat", "remainder"}
@@ -34,6 +34,7 @@ USED: dict[str, set[str]] = {
     "det+ncp": _TRAINING | _NETWORK | _NCP,
     "bbb": _TRAINING | _NETWORK | _BELIEF | {"weight_kl"},
     "bbb+ncp": _TRAINING | _NETWORK | _BELIEF | _MEAN_NCP,
+    "ncp": _TRAINING | _NETWORK | _NOISE | {"gamma", "output_std"},
     "odc+ncp": _TRAINING | _NETWORK | _NOISE | _OUTPUT_PRIOR | {"odc_noised_nll", "odc_prediction"},
     "deep+ncp": _TRAINING | _NETWORK | _BELIEF | _MEAN_NCP,
 }
@@ -78,7 +79,7 @@ class FitOptions:
     (64,)
     """
 
-    method: str | Method = "bbb+ncp"
+    method: str | Method = "ncp"
     hidden: Sequence[int] = (128, 128)
     members: int = 8
     learning_rate: float = 3e-3
@@ -87,7 +88,7 @@ class FitOptions:
     early_stopping: bool = True
     validation_fraction: float = 0.1
     min_rows: int = 3
-    gamma: float = 10.0
+    gamma: float | None = None
     gamma_per_label: bool = True
     input_prior: str | InputPrior = "radial"
     input_scale: float | Mapping[str, float] = 2.0
@@ -122,12 +123,13 @@ class FitOptions:
         given = {name: _plain(value) for name, value in (self.settings or {}).items()}
         # Mini batches grow with the table, from 64 rows at 10 thousand to 512 at 100 thousand.
         size = self.batch_size or int(min(512, max(64, 2 ** round(math.log2(max(1, rows / 150))))))
+        gamma = TABLES.gamma if self.gamma is None else self.gamma
         changes = {
             "hidden": self.hidden,
             "learning_rate": self.learning_rate,
             "batch_size": min(size, _largest_batch(rows)),  # a table may have far fewer rows than a batch
-            "gamma": self.gamma,
-            "noise_tie": given.get("gamma", self.gamma),
+            "gamma": gamma,
+            "noise_tie": given.get("gamma", gamma),
             "gamma_per_label": self.gamma_per_label,
             "output_std": self.output_scale,
             **given,
@@ -140,6 +142,26 @@ class FitOptions:
             raise UserError(f"{what}; lower epochs or raise batch_size")
         return settings
 
+    @property
+    def has_contrast(self) -> bool:
+        """Whether there are contrast networks beside the members."""
+        return self.method == "ncp" and self._given_gamma != 0
+
+    @property
+    def contrast_scale(self) -> float:
+        """The uncertainty far from the data that these networks stand for, in standard deviations of the target."""
+        return float((self.settings or {}).get("output_std", self.output_scale)) if self.has_contrast else 0.0
+
+    def contrast_settings(self, rows: int) -> Settings:
+        """The settings of the contrast networks for a table of so many rows."""
+        gamma = CONTRAST.gamma if self._given_gamma is None else self._given_gamma
+        return dataclasses.replace(CONTRAST, gamma=gamma, batch_size=min(CONTRAST.batch_size, _largest_batch(rows)))
+
+    @property
+    def _given_gamma(self) -> float | None:
+        """Gamma as an argument or a setting; None for the method's own."""
+        return _plain((self.settings or {}).get("gamma", self.gamma))  # type: ignore[no-any-return]
+
     def without_effect(self) -> dict[str, str]:
         """Parameters that are not at their defaults and change nothing, with the reason of each."""
         idle = {name: self._why_idle(setting) for name, setting in _SETTINGS.items() if self._is_given(name)}
@@ -149,8 +171,8 @@ class FitOptions:
 
     def _check_values(self) -> None:
         """Raise if a parameter has no meaning."""
-        if not isinstance(self.method, Method) and self.method not in (*TITLES, "deep+ncp"):
-            names = ", ".join(TITLES)
+        if not isinstance(self.method, Method) and self.method not in ("ncp", *TITLES, "deep+ncp"):
+            names = ", ".join(("ncp", *TITLES))
             raise UserError(f"unknown method {self.method!r}: choose from {names}, deep+ncp, or give a Method")
         if isinstance(self.input_prior, str) and self.input_prior not in INPUT_NOISE:
             names = ", ".join(INPUT_NOISE)
@@ -168,7 +190,7 @@ class FitOptions:
             what = "hidden must be whole numbers of units, one for each layer, such as (128, 128)"
             raise UserError(f"{what}, got {self.hidden!r}")
         for name in ("learning_rate", "gamma", "output_scale", "validation_fraction", "flip"):
-            if not isinstance(getattr(self, name), numbers.Real):
+            if not isinstance(getattr(self, name), numbers.Real) and not (name == "gamma" and self.gamma is None):
                 raise UserError(f"{name} must be a number, got {getattr(self, name)!r}")
         for name in ("early_stopping", "gamma_per_label", "warm_start"):
             if not isinstance(getattr(self, name), bool | np.bool_):

@@ -19,3 +19,16 @@ TABLES = Settings(
     remainder="filled",
 )
 """What suits people's own tables without tuning: a prior that fades as labels come in, and noise of many sizes."""
+
+CONTRAST = Settings(
+    hidden=(64, 64),
+    learning_rate=3e-3,
+    batch_size=128,
+    leaky_slope=0.2,
+    input_noise="radial",
+    input_noise_std=2.0,
+    gamma=1.0,
+    clip=10.0,
+    remainder="filled",
+)
+"""Those of the networks in `ncprior.tables.contrast`."""

@@ -18,7 +18,7 @@ from ncprior.core.methods import Method, methods
 from ncprior.core.networks import MLP, Network
 from ncprior.core.objectives import numbers_of
 from ncprior.core.optimizers import adam_of_state, averaged, warmed_up
-from ncprior.core.prediction import MixturePrediction, Predictive, heavy_tailed, mix
+from ncprior.core.prediction import MixturePrediction, Predictive, add_uncertainty, heavy_tailed, mix
 from ncprior.core.settings import Settings
 from ncprior.core.training import Trainer, combine
 from ncprior.data.encoding import Group
@@ -26,6 +26,7 @@ from ncprior.errors import UserError
 from ncprior.processes import check_process
 from ncprior.tables.calibration import Calibration
 from ncprior.tables.compiled import Program
+from ncprior.tables.contrast import contrast_method
 from ncprior.tables.custom_parts import check_input_prior, check_method, check_trunk
 from ncprior.tables.ensemble import Ensemble, TrainingNumbers, in_threads
 from ncprior.tables.input_features import FeatureTrunk, with_input_features
@@ -49,6 +50,9 @@ QUANTILE = Program(lambda whole, probability: heavy_tailed(whole).quantile(proba
 LOG_PROB = Program(lambda whole, y: heavy_tailed(whole).log_prob(y), "log_prob")
 CDF = Program(lambda whole, y: heavy_tailed(whole).cdf(y), "cdf")
 
+
+CONTRAST = "contrast"
+"""The method of the networks in `ncprior.tables.contrast`, which is for no one to choose."""
 
 TrunkFactory = Callable[..., Callable[[Array], Array]]
 """A function ``(inputs, *, key) -> module`` that makes a trunk, a module from an input vector to features."""
@@ -81,13 +85,14 @@ class Engine:
         )
         about = _Key(spec).text
         trainer = Trainer(self.method, optimizer, s.batch_size, s.remainder)
-        self.ensemble = Ensemble(trainer, spec.width, spec.outputs, about=about)
+        self.ensemble = Ensemble(trainer, spec.width, spec.outputs, widened=spec.method == "ncp", about=about)
 
         def program(function: Callable[..., Any], **options: Any) -> Program:
             return Program(function, about and f"{function.__name__} of {about}", **options)
 
         self._placed: tuple[Network, Network] | None = None  # weights, and the same on the device
         self.predict = program(self._predict)
+        self.spread = program(self._spread)
         self.sample = program(self._sample)
         self.features = program(self._features)
         self.sketches = program(self._sketches, static=["size"])
@@ -110,15 +115,27 @@ class Engine:
             self._placed = placed = (weights, jax.device_put(weights))
         return placed[1]
 
-    def _predict(self, weights: Network, calibration: Calibration, inputs: Array) -> MixturePrediction:
+    def _predict(
+        self, weights: Network, calibration: Calibration, inputs: Array, contrast: Array | None = None
+    ) -> MixturePrediction:
         """The mixture of the members' predictions of the standardised target."""
 
         def one(member: Network, scales: Calibration) -> Predictive:
             network = combine(member, self.ensemble.static)
             prediction = predict_in_blocks(partial(self.method, network), inputs, block=_ROWS)
-            return prediction.inflate(scales.noise_scale, scales.uncertainty_scale)
+            scaled = prediction.inflate(scales.noise_scale, scales.uncertainty_scale)
+            return scaled if contrast is None else add_uncertainty(scaled, scales.contrast_std(contrast)[:, None])
 
         return mix(jax.lax.map(lambda pair: one(*pair), (weights, calibration)), jnp.asarray(calibration.share))
+
+    def _spread(self, weights: Network, inputs: Array) -> Array:
+        """The root of the networks' mean variance of the first output ``[rows]``: what contrast networks say."""
+
+        def one(member: Network) -> Array:
+            network = combine(member, self.ensemble.static)
+            return predict_in_blocks(partial(self.method, network), inputs, block=_ROWS).uncertainty[:, 0]
+
+        return jnp.sqrt(jnp.mean(jax.lax.map(one, weights) ** 2, axis=0))
 
     def _sample(self, member: Network, inputs: Array, key: Array) -> tuple[Array, Array]:
         """One function from a member's belief at rows ``[rows, outputs]``, and the member's mean."""
@@ -261,11 +278,15 @@ def make_method(spec: Spec) -> Method:
         method = spec.method
     elif spec.method == "deep+ncp":
         method = deep_ncp(spec.settings, spec.trunk)
+    elif spec.method == CONTRAST:
+        method = contrast_method(spec.settings)
+    elif spec.method == "ncp":
+        method = dataclasses.replace(methods(spec.settings, spec.trunk)["det"], name="ncp")
     else:
         method = methods(spec.settings, spec.trunk)[spec.method]
     if spec.input_prior is not None and method.input_prior is not None:
         method = dataclasses.replace(method, input_prior=spec.input_prior)
-    if not spec.bins:
+    if not spec.bins and spec.method != CONTRAST:
         return method
     columns = tuple(group.columns[0] for group in spec.groups if group.kind == "number")
     return with_input_features(method, columns, spec.bins)

@@ -22,7 +22,7 @@ from ncprior.tables.families import Family
 from ncprior.tables.input_features import Components, InputFeatures, coloring_matrix, principal_components
 from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.options import FitOptions
-from ncprior.tables.programs import Engine, Spec, padded_size, training_numbers
+from ncprior.tables.programs import CONTRAST, Engine, Spec, padded_size, training_numbers
 
 _MAX_BINS, _MIN_BINS, _QUANTILE_FEATURES = 32, 8, 1_024
 """Quantile bins of a column: at most 32, and fewer in wide tables, so that a row has about 1,024 quantile features. No
@@ -214,6 +214,22 @@ def make_spec(options: FitOptions, encoder: Encoder, *, rows: int, outputs: int)
     )
 
 
+def contrast_spec(options: FitOptions, spec: Spec, rows: int) -> Spec | None:
+    """The specification of the contrast networks beside members of this one; None if there are none."""
+    if not options.has_contrast:
+        return None
+    return Spec(
+        settings=options.contrast_settings(rows),
+        method=CONTRAST,
+        trunk=None,
+        input_prior=options.own_input_prior,
+        groups=spec.groups,
+        width=spec.width,
+        outputs=1,
+        bins=0,
+    )
+
+
 def table_info(
     options: FitOptions,
     spec: Spec,
@@ -226,7 +242,8 @@ def table_info(
     """Input features and input prior of a table, from its encoded rows; ``rows`` is how many are learned from."""
     columns = inputs[:, number_columns(encoder.groups)]
     components = principal_components(columns, weights)
-    features = InputFeatures.fit(columns, spec.bins, components, weights) if spec.bins else None
+    has_features = spec.bins or spec.method == CONTRAST
+    features = InputFeatures.fit(columns, spec.bins, components, weights) if has_features else None
     prior = make_input_prior(options, Engine.of(spec).method, encoder, components, rows)
     return TableInfo(features, prior, training_numbers(spec))
 

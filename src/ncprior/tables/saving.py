@@ -27,11 +27,12 @@ from ncprior.files import explained, written
 from ncprior.schema import conform
 from ncprior.tables import model_schema
 from ncprior.tables.calibration import Calibration
+from ncprior.tables.contrast import NETWORKS
 from ncprior.tables.familiarity import Familiarity
-from ncprior.tables.fitting import Fitted
+from ncprior.tables.fitting import Contrast, Fitted
 from ncprior.tables.model_file import FORMAT, OtherFileError, read_arrays, read_header, to_bytes
 from ncprior.tables.options import FitOptions
-from ncprior.tables.programs import Spec, make_method
+from ncprior.tables.programs import CONTRAST, Spec, make_method
 
 _OWN = ("method", "trunk", "input_prior")
 """Parameters that may be code of the user's own, which is not in the file."""
@@ -57,8 +58,9 @@ def save(path: Path, model: SavedModel, options_of: OptionsOf) -> None:
         UserError: If it could not be loaded again, or the file cannot be written.
     """
     fitted, spec = model.fitted, model.fitted.spec
-    leaves = jax.tree_util.tree_leaves_with_path(fitted.weights)
-    arrays = {f"weights{jax.tree_util.keystr(where)}": np.ascontiguousarray(leaf) for where, leaf in leaves}
+    arrays = _named(fitted.weights, "weights")
+    if fitted.contrast is not None:
+        arrays |= _named(fitted.contrast.weights, "contrast")
     arrays |= {f"calibration.{name}": array for name, array in fitted.calibration._asdict().items()}
     arrays |= {"shift": fitted.target_shift, "scale": fitted.target_scale}
     arrays |= {
@@ -70,6 +72,7 @@ def save(path: Path, model: SavedModel, options_of: OptionsOf) -> None:
         "versions": {name: version(name) for name in ("ncprior", "jax", "equinox", "numpy")},
         "arguments": {name: value for name, value in model.parameters.items() if _is_plain(value)},
         "settings": dataclasses.asdict(spec.settings),
+        "contrast": None if fitted.contrast is None else dataclasses.asdict(fitted.contrast.spec.settings),
         "method": spec.method if isinstance(spec.method, str) else None,
         "own": [name for name in _OWN if not isinstance(getattr(spec, name), str | None)],
         "encoder": fitted.encoder.to_json(),
@@ -146,20 +149,25 @@ def _restore(
     )
     model_schema.check_shapes(notes, spec, header.shapes)
     outline = _outline(spec, given)
-    leaves, structure = jax.tree_util.tree_flatten_with_path(outline)
-    wanted = {f"weights{jax.tree_util.keystr(where)}": leaf for where, leaf in leaves}
+    networks = [("weights", outline, len(notes.steps))]
+    contrast_spec = None
+    if notes.contrast is not None:
+        contrast_spec = spec._replace(settings=notes.contrast, method=CONTRAST, trunk=None, outputs=1, bins=0)
+        networks.append(("contrast", _outline(contrast_spec, given), NETWORKS))
     try:
-        model_schema.check_weights(wanted, len(notes.steps), header.shapes)
+        for name, one, number in networks:
+            model_schema.check_weights(_named(one, name), name, number, header.shapes)
     except UserError as error:
         if given:
             raise OtherFileError(f"was trained with another {' or '.join(given)} than given: {error}") from error
         raise
     arrays = read_arrays(stream, header)
     model_schema.check_values(arrays)
+    weights, *others = (_filled(one, name, arrays) for name, one, _ in networks)
     fitted = Fitted(
         spec=spec,
         encoder=notes.encoder,
-        weights=jax.tree_util.tree_unflatten(structure, [arrays[name] for name in wanted]),
+        weights=weights,
         calibration=Calibration(*(arrays[f"calibration.{name}"] for name in Calibration._fields)),
         target_shift=arrays["shift"],
         target_scale=arrays["scale"],
@@ -171,9 +179,25 @@ def _restore(
         flat=notes.flat,
         target_names=notes.target_names,
         familiarity=Familiarity.of(arrays["familiarity"]),
+        contrast=None if contrast_spec is None else Contrast(contrast_spec, *others),
         seconds=notes.fit_seconds,
     )
     return SavedModel(fitted, parameters, notes.feature_names, notes.features)
+
+
+def _named(weights: Network, prefix: str) -> dict[str, Any]:
+    """The arrays of networks, or their shapes, by their names in a file."""
+    leaves = jax.tree_util.tree_leaves_with_path(weights)
+    return {
+        f"{prefix}{jax.tree_util.keystr(where)}": np.ascontiguousarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+        for where, leaf in leaves
+    }
+
+
+def _filled(outline: Network, prefix: str, arrays: Mapping[str, np.ndarray]) -> Network:
+    """Networks of this structure with the arrays of a file."""
+    structure = jax.tree_util.tree_structure(outline)
+    return jax.tree_util.tree_unflatten(structure, [arrays[name] for name in _named(outline, prefix)])
 
 
 def _outline(spec: Spec, given: Mapping[str, object]) -> Network:

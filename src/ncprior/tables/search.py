@@ -5,6 +5,7 @@ quantiles that it sees and the covariance of its noise come from the other rows 
 rows have is that of the whole table, so that the same programs serve the search and the final members.
 """
 
+import itertools
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, NamedTuple, TypedDict
@@ -15,11 +16,12 @@ import numpy as np
 from ncprior.core.networks import Network
 from ncprior.core.prediction import MixturePrediction, Predictive, mix, with_minimum_std
 from ncprior.schema import AnyFloat, Range
-from ncprior.tables.calibration import Calibration, refit_noise_factor
-from ncprior.tables.ensemble import HeldOutPredictions, TableInfo
+from ncprior.tables import contrast as contrast_networks
+from ncprior.tables.calibration import EXPONENT, Calibration, refit_noise_factor
+from ncprior.tables.ensemble import HeldOutPredictions, Stretch, TableInfo
 from ncprior.tables.familiarity import held_out_novelty
 from ncprior.tables.families import Family, families
-from ncprior.tables.holdout import Holdout, Stopping, hold_out
+from ncprior.tables.holdout import Holdout, Stopping, hold_out, holdout_indices
 from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.options import FitOptions
 from ncprior.tables.programs import CDF, LOG_PROB, MEAN, Engine, Spec, chunked
@@ -27,6 +29,7 @@ from ncprior.tables.progress import FitProgress, ProgressCallback
 from ncprior.tables.recipe import (
     MANY_ROWS,
     TrainingRows,
+    contrast_spec,
     duplicate_groups,
     for_families,
     number_columns,
@@ -68,11 +71,59 @@ class SearchResult(NamedTuple):
     held_out: np.ndarray | None = None  # numbers of the rows that were held out at random
 
 
+class ContrastData(NamedTuple):
+    """What contrast networks learn from in the search: one entry for each member that they serve."""
+
+    spec: Spec
+    rows: list[MemberRows]
+    tables: list[TableInfo]
+
+
 class MemberData(NamedTuple):
     """What members learn from in the search, without what they hold out: one entry for each member."""
 
     rows: list[MemberRows]
     tables: list[TableInfo]
+    contrast: ContrastData | None
+
+
+class Contrasts(NamedTuple):
+    """What contrast networks say of rows that neither they nor the member have seen."""
+
+    held_out: np.ndarray  # [members, 2 * n], as `HeldOutPredictions.prediction`
+    random: np.ndarray  # [members, rows]: of those at random
+
+
+def contrast_of_members(
+    data: ContrastData, holdouts: Sequence[Holdout], seeds: np.ndarray, report: ProgressCallback
+) -> Contrasts:
+    """Trains contrast networks without what each member holds out, and asks them about that.
+
+    Members that hold out the same rows share theirs.
+    """
+    engine = Engine.of(data.spec)
+    ensemble = engine.ensemble
+    indices, _ = holdout_indices(holdouts, len(holdouts), len(data.rows[0].inputs))
+    held_out, random = np.empty((len(holdouts), indices[0].size), np.float32), []
+    first = {one.gap.tobytes(): member for member, one in reversed(list(enumerate(holdouts)))}
+    several = [member for member in sorted(first.values()) for _ in range(contrast_networks.SEARCHING_NETWORKS)]
+    own = [np.random.SeedSequence([int(seeds[m]), i]).generate_state(1)[0] for i, m in enumerate(several)]
+    rows, tables = [data.rows[m] for m in several], [data.tables[m] for m in several]
+    members = ensemble.start(rows[0], [holdouts[m].train for m in several], tables, np.array(own))
+    labels = len(holdouts[0].train)
+    steps = contrast_networks.STEPS
+    for begin, end in itertools.pairwise(np.linspace(0, steps, 4).astype(int)):
+        members, _ = ensemble.train(members, rows, Stretch(labels, int(begin), int(end)))
+        report(FitProgress("preparing", int(end), steps, None))
+    whole = ensemble.gather(members)
+    for member, one in enumerate(holdouts):
+        of_gap = np.flatnonzero(np.array(several) == first[one.gap.tobytes()])
+        of_gap = np.resize(of_gap, contrast_networks.NETWORKS)  # for which there is a program
+        weights = jax.tree.map(lambda leaf, of_gap=of_gap: leaf[of_gap], whole)
+        inputs = np.asarray(data.rows[member].inputs)
+        held_out[member] = chunked(partial(engine.spread, weights), inputs[indices[member].reshape(-1)])
+        random.append(chunked(partial(engine.spread, weights), inputs[one.random]))
+    return Contrasts(held_out, np.stack(random))
 
 
 def search(
@@ -99,7 +150,7 @@ def search(
     members, order = options.members, training.order
     ensemble = Engine.of(spec).ensemble
     stopping = Stopping(
-        gap=2 * options.validation_fraction,
+        gap=min(0.5, 3 * options.validation_fraction),
         random=options.validation_fraction,
         min_steps=min_search_steps(len(number_columns(training.encoder.groups))),
     )
@@ -113,7 +164,8 @@ def search(
     columns = training.inputs[:, number_columns(training.encoder.groups)]
     rng = np.random.default_rng(seed)
     holdouts = hold_out(columns, searchers, stopping, rng, equal=together, per_gap=len(searching))
-    rows, tables = member_data(training, options, spec, holdouts, families=searching, report=report)
+    rows, tables, contrast_data = member_data(training, options, spec, holdouts, families=searching, report=report)
+    contrast = None if contrast_data is None else contrast_of_members(contrast_data, holdouts, seeds, report)
 
     def show(step: int, score: float) -> None:
         report(FitProgress("searching", step, stopping.max_steps, score))
@@ -129,19 +181,23 @@ def search(
             seeds[own],
             stopping=family.stopping,
             report=show,
+            extra=None if contrast is None else options.contrast_scale * contrast.held_out[own] ** EXPONENT,
         )
         steps[trained_later.members] = best.steps
         for number, i in enumerate(own):
             weights_of[int(i)] = jax.tree.map(lambda leaf, number=number: leaf[number], best.weights)
     weights = jax.tree.map(lambda *leaves: np.stack(leaves), *(weights_of[i] for i in range(searchers)))
     held_out = ensemble.predict_held_out(weights, rows, holdouts)
+    held_out = held_out._replace(contrast=None if contrast is None else contrast.held_out)
+    said = None if contrast is None else contrast.random
     first = holdouts[0]
     train, out = (order.effective_number(part) for part in (first.train, np.concatenate([first.gap, first.random])))
 
     def calibrated(counts: np.ndarray, those: tuple[Family, ...]) -> Calibration:
         """The calibration of the members of these families by the held-out rows that count."""
         factor = refit_noise_factor(train, out)
-        return calibrate(held_out._replace(counts=counts), searching, those, refit_noise=factor)
+        scale = options.contrast_scale
+        return calibrate(held_out._replace(counts=counts), searching, those, refit_noise=factor, contrast_scale=scale)
 
     # Scores are of rows that did not calibrate: those of each half with what the other half says.
     random = first.random
@@ -153,9 +209,9 @@ def search(
     halves = [held_out.counts * np.stack([np.ones_like(gap_rows), in_half[random_rows] != i], 1) for i in (0, 1)]
     predicted = ensemble.predict_rows(weights, rows, random)
     calibrations = [calibrated(counts, searching) for counts in halves]
-    validation = _validate(predicted, calibrations, half, training, random)
+    validation = _validate(predicted, said, calibrations, half, training, random)
     in_gap = np.stack([np.asarray(one.random_in_gap) for one in holdouts])
-    scores = held_out_novelty(predicted, calibrated(held_out.counts, searching), in_gap)
+    scores = held_out_novelty(calibrated(held_out.counts, searching), predicted, said, in_gap)
     rows_held_out = np.unique(order.indices[random])
     return SearchResult(steps, calibrated(held_out.counts, final), validation, scores, rows_held_out)
 
@@ -174,6 +230,8 @@ def member_data(
     Members that hold out the same rows share theirs.
     """
     parts: dict[bytes, tuple[MemberRows, TableInfo]] = {}
+    of_contrast: dict[bytes, tuple[MemberRows, TableInfo]] = {}
+    contrast = contrast_spec(options, spec, len(training.inputs))
     for number, one in enumerate(holdouts):
         report(FitProgress("preparing", number, len(holdouts), None))
         key = one.gap.tobytes()
@@ -196,12 +254,25 @@ def member_data(
         rows = padded_rows(inputs, targets, training.order, *unit)
         about = table_info(options, spec, training.encoder, inputs[seen], weights=counts, rows=len(inputs))
         parts[key] = rows, about
-    chosen = [parts[one.gap.tobytes()] for one in holdouts]
-    return MemberData([rows for rows, _ in chosen], for_families([about for _, about in chosen], families))
+        if contrast is not None:
+            nothing = padded_rows(inputs, np.zeros((len(inputs), 1), np.float32), training.order)
+            known = table_info(options, contrast, training.encoder, inputs[seen], weights=counts, rows=len(inputs))
+            of_contrast[key] = nothing, known
+    keys = [one.gap.tobytes() for one in holdouts]
+    own = for_families([parts[key][1] for key in keys], families)
+    if contrast is None:
+        return MemberData([parts[key][0] for key in keys], own, None)
+    data = ContrastData(contrast, *([of_contrast[key][i] for key in keys] for i in range(2)))  # type: ignore[arg-type]
+    return MemberData([parts[key][0] for key in keys], own, data)
 
 
 def calibrate(
-    held_out: HeldOutPredictions, searching: tuple[Family, ...], final: tuple[Family, ...], *, refit_noise: float
+    held_out: HeldOutPredictions,
+    searching: tuple[Family, ...],
+    final: tuple[Family, ...],
+    *,
+    refit_noise: float,
+    contrast_scale: float = 1.0,
 ) -> Calibration:
     """The calibration of the final members that predicts held-out rows best.
 
@@ -210,27 +281,38 @@ def calibrate(
         searching: The families of these.
         final: The families of the members that are trained on all rows.
         refit_noise: What the noise of the final sharp members is multiplied with besides.
+        contrast_scale: The uncertainty far from the data, if there are contrast networks.
     """
     calibration = Calibration.equal(sum(len(family.members) for family in final))
-    for searched, family in zip(searching, final, strict=True):
-        scales = held_out.of(searched.members).best_scales()
-        calibration.noise_scale[family.members], calibration.uncertainty_scale[family.members] = scales
+    if held_out.contrast is not None:
+        gaps = min(len(family.members) for family in searching)
+        pairs = [np.array([family.members[i] for family in searching]) for i in range(gaps)]
+        noise, exponent = held_out.best_exponent(contrast_scale, pairs)
+        calibration = calibration.with_contrast(contrast_scale)
+        calibration.noise_scale[:], calibration.contrast_exponent[:] = noise, exponent
+    else:
+        for searched, family in zip(searching, final, strict=True):
+            scales = held_out.of(searched.members).best_scales()
+            calibration.noise_scale[family.members], calibration.uncertainty_scale[family.members] = scales
     if len(final) == 2:
         smooth, sharp = final
         searchers = len(held_out.counts)
         share = held_out.best_share(Calibration(*(part[:searchers] for part in calibration)), *searching)
         for family, total in ((smooth, 1 - share), (sharp, share)):
             calibration.share[family.members] = total / len(family.members)
-        # More rows make predictions on the data more exact, and change little off it.
-        calibration.noise_scale[sharp.members] *= refit_noise
+        if held_out.contrast is None:
+            # More rows make predictions on the data more exact, and change little off it.
+            calibration.noise_scale[sharp.members] *= refit_noise
     return calibration
 
 
-def rehearse(spec: Spec, rows: MemberRows, weights: Network, members: int) -> None:
+def rehearse(spec: Spec, rows: MemberRows, weights: Network, *, members: int, contrast: bool) -> None:
     """Compiles what a search needs besides training, on one row: for tables that grow until there is a search."""
     one = Holdout(np.arange(1), np.arange(1), np.arange(1))
     everyone = families(members, quantiles=bool(spec.bins))
     held_out = Engine.of(spec).ensemble.predict_held_out(weights, [rows] * members, [one] * members)
+    if contrast:
+        held_out = held_out._replace(contrast=np.ones(held_out.targets.shape[:2], np.float32))
     calibration = calibrate(held_out, everyone, everyone, refit_noise=1.0)
     part = jax.tree.map(lambda leaf: leaf[:, :1], held_out.prediction)
     _row_scores(mix(calibration.apply(part), calibration.share), held_out.targets[0, :1])
@@ -252,7 +334,12 @@ def _row_scores(mixture: MixturePrediction, truth: np.ndarray) -> _RowScores:
 
 
 def _validate(
-    predicted: Predictive, calibrations: list[Calibration], half: np.ndarray, training: TrainingRows, rows: np.ndarray
+    predicted: Predictive,
+    contrast: np.ndarray | None,
+    calibrations: list[Calibration],
+    half: np.ndarray,
+    training: TrainingRows,
+    rows: np.ndarray,
 ) -> Validation:
     """Scores of the mixture on rows that none of the members had seen, each half with its own calibration."""
     order = training.order
@@ -262,7 +349,8 @@ def _validate(
         some = np.flatnonzero(half == i)
         if not len(some):
             continue
-        part = calibration.apply(jax.tree.map(lambda leaf, some=some: leaf[:, some], predicted))
+        of_half = jax.tree.map(lambda leaf, some=some: leaf[:, some], predicted)
+        part = calibration.apply(of_half, None if contrast is None else contrast[:, some])
         mixture = mix(part, calibration.share)
         if training.encoder.width == 1:  # as `Fitted` predicts without inputs
             mixture = with_minimum_std(mixture, 1.0)
