@@ -205,7 +205,7 @@ def heavy_tailed(prediction: Predictive) -> MixturePrediction:
 
 def add_uncertainty(prediction: Prediction, std: Float[ArrayLike, "..."]) -> Prediction:
     """The prediction with independent uncertainty of this standard deviation besides its own."""
-    variance = prediction.uncertainty**2 + std**2  # type: ignore[operator]
+    variance = prediction.uncertainty**2 + std**2
     root = np.sqrt if isinstance(variance, np.ndarray) else jnp.sqrt
     return Prediction(prediction.mean, prediction.noise, root(variance))
 

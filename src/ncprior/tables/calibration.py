@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +48,7 @@ class Calibration(NamedTuple):
         assert isinstance(scaled, Prediction)
         return add_uncertainty(scaled, scales.contrast_std(np.asarray(contrast)[..., None]))
 
-    def contrast_std(self, contrast: np.ndarray) -> np.ndarray:
+    def contrast_std(self, contrast: Any) -> Any:
         """The uncertainty of rows of which contrast networks say this: ``scale * contrast^exponent``."""
         return self.contrast_scale * contrast**self.contrast_exponent
 

@@ -160,7 +160,7 @@ class FitOptions:
     @property
     def _given_gamma(self) -> float | None:
         """Gamma as an argument or a setting; None for the method's own."""
-        return _plain((self.settings or {}).get("gamma", self.gamma))  # type: ignore[no-any-return]
+        return _plain((self.settings or {}).get("gamma", self.gamma))
 
     def without_effect(self) -> dict[str, str]:
         """Parameters that are not at their defaults and change nothing, with the reason of each."""

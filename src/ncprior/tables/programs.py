@@ -18,7 +18,7 @@ from ncprior.core.methods import Method, methods
 from ncprior.core.networks import MLP, Network
 from ncprior.core.objectives import numbers_of
 from ncprior.core.optimizers import adam_of_state, averaged, warmed_up
-from ncprior.core.prediction import MixturePrediction, Predictive, add_uncertainty, heavy_tailed, mix
+from ncprior.core.prediction import MixturePrediction, Prediction, Predictive, add_uncertainty, heavy_tailed, mix
 from ncprior.core.settings import Settings
 from ncprior.core.training import Trainer, combine
 from ncprior.data.encoding import Group
@@ -124,7 +124,10 @@ class Engine:
             network = combine(member, self.ensemble.static)
             prediction = predict_in_blocks(partial(self.method, network), inputs, block=_ROWS)
             scaled = prediction.inflate(scales.noise_scale, scales.uncertainty_scale)
-            return scaled if contrast is None else add_uncertainty(scaled, scales.contrast_std(contrast)[:, None])
+            if contrast is None:
+                return scaled
+            assert isinstance(scaled, Prediction)
+            return add_uncertainty(scaled, scales.contrast_std(contrast)[:, None])
 
         return mix(jax.lax.map(lambda pair: one(*pair), (weights, calibration)), jnp.asarray(calibration.share))
 

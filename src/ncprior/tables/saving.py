@@ -155,8 +155,8 @@ def _restore(
         contrast_spec = spec._replace(settings=notes.contrast, method=CONTRAST, trunk=None, outputs=1, bins=0)
         networks.append(("contrast", _outline(contrast_spec, given), NETWORKS))
     try:
-        for name, one, number in networks:
-            model_schema.check_weights(_named(one, name), name, number, header.shapes)
+        for prefix, one, number in networks:
+            model_schema.check_weights(_named(one, prefix), prefix, number, header.shapes)
     except UserError as error:
         if given:
             raise OtherFileError(f"was trained with another {' or '.join(given)} than given: {error}") from error
