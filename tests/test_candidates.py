@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ncprior.tables import candidates
@@ -89,6 +89,7 @@ def test_pieces_and_their_order_do_not_matter(seed, cuts, count):
     assert len(set(numbers_of(found, drawn))) == len(drawn.rows) == min(count, len(np.unique(numbers)))
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 1000), st.integers(2, 300))
 def test_keys_that_are_too_low_are_never_candidates(seed, count):
     random = np.random.default_rng(seed)
