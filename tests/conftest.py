@@ -93,6 +93,12 @@ def compiled():
 
 
 @pytest.fixture
+def contrast_as_it_is(monkeypatch):
+    """For tests that mind what contrast networks have learned."""
+    monkeypatch.setattr(contrast, "STEPS", 1_500)
+
+
+@pytest.fixture
 def interruptible():
     """Ctrl-C is not ignored, here and in processes that a test starts, though it may be by who started the tests."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

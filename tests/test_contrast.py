@@ -36,7 +36,7 @@ def model():
 
 
 def said(model, rows):
-    return np.asarray(model.fitted_.contrast(model.fitted_.encoder.transform(model._table(np.asarray(rows)))))
+    return np.asarray(model.fitted_.contrast.spread(model.fitted_.encoder.transform(model._table(np.asarray(rows)))))
 
 
 def test_rows_off_the_data_are_told_from_others_also_between_the_bands(model):

@@ -55,6 +55,7 @@ def test_learns_and_tells_noise_from_uncertainty(fitted):
     assert fitted.validation_ is None  # nothing was held out
 
 
+@pytest.mark.usefixtures("contrast_as_it_is")
 def test_finds_out_how_long_to_train_on_rows_that_it_holds_out():
     X, y = wave(100)
     model = NCPRegressor(members=2, hidden=(16,), random_state=0).fit(X, y)
@@ -410,6 +411,7 @@ def mixed(rows=120, seed=0):
     return table, y
 
 
+@pytest.mark.usefixtures("contrast_as_it_is")
 def test_mixed_tables_and_what_was_never_seen():
     table, y = mixed(300)
     model = NCPRegressor(members=4, hidden=(32,), epochs=60, random_state=0).fit(table, y)
@@ -535,6 +537,7 @@ def test_any_mix_of_columns(tmp_path_factory, columns):
     assert NCPRegressor.load(path).predict_distribution(table.slice(0, 0)).mean.shape == (0,)
 
 
+@pytest.mark.usefixtures("contrast_as_it_is")
 def test_gaps_along_a_small_principal_component_are_seen():
     """Few latent factors, many columns that follow them, and a gap where they differ least."""
     rng = np.random.default_rng(0)

@@ -209,7 +209,7 @@ OF_CONTRAST = {"gamma", "output_std"}
 def of_contrast(model):
     """What the contrast networks of an estimator are given."""
     options = FitOptions.of(model)
-    return options.contrast_settings(100), options.contrast_scale
+    return options.contrast_settings, options.contrast_scale
 
 
 @pytest.mark.parametrize("method", USED)
@@ -309,7 +309,7 @@ def test_every_argument_has_an_effect_or_is_refused(method):
         prior = FitOptions.of(model).own_input_prior
         if model.method == "ncp":
             members = make_spec(FitOptions.of(model), encoder, rows=100, outputs=1)
-            return contrast_spec(FitOptions.of(model), members, 100)
+            return contrast_spec(FitOptions.of(model), members)
         return Spec(settings_of(model, 100), model.method, model.trunk, prior, groups=(), width=2, outputs=1, bins=0)
 
     plain = NCPRegressor(method)

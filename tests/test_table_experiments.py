@@ -570,7 +570,7 @@ def test_some_rows_of_a_table_are_no_mistake_of_the_whole(tmp_path, run):
         (["evaluate", "TABLE", "--target", "y", "--set", "members=0"], "members must be at least 1"),
         (
             ["evaluate", "TABLE", "--target", "y", "--set", "gamma=-1"],
-            "gamma must be a number from 0 to 1e+09, got -1.0",
+            "gamma must be a number from 0 to 1e+09, got -1",
         ),
         (
             ["evaluate", "TABLE", "--target", "y", "--set", "learning_rate=0"],

@@ -123,7 +123,10 @@ def bad(tmp_path, model):
         ("fit infinite-input.csv --target y --out new.ncp", "infinite value in column 'x', row 3"),
         ("fit unlabelled.csv --target y --out new.ncp", "the target 'y' has no value in any row"),
         ("fit dates.csv --target y --out new.ncp", "the target 'y' holds dates"),
-        ("fit houses.csv --target price --method magic --out new.ncp", "unknown method 'magic': choose from det, "),
+        (
+            "fit houses.csv --target price --method magic --out new.ncp",
+            "unknown method 'magic': choose from ncp, det, ",
+        ),
         ("fit houses.csv --target price --members 0 --out new.ncp", "members must be at least 1"),
         ("fit houses.csv --target price --epochs 0 --out new.ncp", "epochs must be at least 1"),
         ("fit houses.csv --target price --seed -1 --out new.ncp", "--seed -1: give a whole number from 0"),

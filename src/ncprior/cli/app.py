@@ -44,6 +44,8 @@ def run() -> NoReturn:
     """Run the command and end the process. A `UserError` becomes one line on stderr and exit code 2."""
     keep_programs()
     warnings.formatwarning = _plain_warning
+    # Of programs that JAX cannot keep, on a full disk for example: no matter of the command's.
+    warnings.filterwarnings("ignore", "Error (writing|reading) persistent compilation cache")
     try:
         with stoppable(""), arriving():
             code = app(standalone_mode=False) or 0

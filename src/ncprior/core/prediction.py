@@ -6,7 +6,7 @@ which has nothing to compile.
 """
 
 import abc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -169,12 +169,12 @@ def mix(members: Predictive, shares: Float[Array, "members"] | np.ndarray | None
         weights = one.ones_like(members.mean[..., None])
         parts = Prediction(*(leaf[..., None] for leaf in (members.mean, members.noise, members.uncertainty)))
 
-    def flat(leaf: Any) -> Any:  # [members, *shape, parts] to [*shape, components]
+    def flat(leaf: Float[Array, "members *shape parts"]) -> Float[Array, "*shape components"]:
         order = (*range(1, leaf.ndim - 1), 0, leaf.ndim - 1)
         return leaf.transpose(order).reshape(*leaf.shape[1:-1], -1)
 
     shares = jnp.full(len(weights), 1 / len(weights)) if shares is None else shares
-    scaled = shares.reshape(-1, *[1] * (weights.ndim - 1)) * weights
+    scaled: Array = shares.reshape(-1, *[1] * (weights.ndim - 1)) * weights  # type: ignore[assignment]
     return MixturePrediction(flat(scaled), jax.tree.map(flat, parts))
 
 

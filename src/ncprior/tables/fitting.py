@@ -58,7 +58,7 @@ _STEPS = 1_000
 
 
 class Contrast(NamedTuple):
-    """Trained contrast networks: called with encoded rows, they say how unlike the training rows each is, up to 1."""
+    """Trained contrast networks, which say how unlike the training rows a row is."""
 
     spec: Spec
     weights: Network  # on a leading axis
@@ -68,8 +68,8 @@ class Contrast(NamedTuple):
         """The programs that train and predict."""
         return Engine.of(self.spec)
 
-    def __call__(self, inputs: np.ndarray) -> Array:
-        """For a chunk of rows ``[rows]``."""
+    def spread(self, inputs: np.ndarray) -> Array:
+        """How unlike the training rows each of these encoded rows is ``[rows]``, from 0 to about 1; for a chunk."""
         return self.engine.spread(self.engine.on_device(self.weights), inputs)
 
     def features(self, inputs: np.ndarray) -> Array:
@@ -133,7 +133,7 @@ class Fitted(NamedTuple):
 
     def believe(self, inputs: np.ndarray) -> MixturePrediction:
         """The same from the networks alone, also if they have learned nothing; for a chunk of rows."""
-        said = None if self.contrast is None else self.contrast(inputs)
+        said = None if self.contrast is None else self.contrast.spread(inputs)
         return self.engine.predict(self.engine.on_device(self.weights), self.calibration, inputs, said)
 
     def covariance_features(self, inputs: np.ndarray) -> Array:
@@ -152,7 +152,7 @@ class Fitted(NamedTuple):
     def _scaled(self, function: Callable[[np.ndarray], Array], inputs: np.ndarray) -> Array:
         """Values ``[rows, n]`` of contrast networks, which spread as these say, so that they spread as calibrated."""
         assert self.contrast is not None
-        said = self.contrast(inputs)
+        said = self.contrast.spread(inputs)
         # Members are calibrated alike.
         std = self.calibration.contrast_scale[0] * said ** self.calibration.contrast_exponent[0]
         return function(inputs) * (std / said)[:, None]
@@ -224,7 +224,7 @@ def fit(
     if len(found.novelty):
         return fitted
     if searches and len(kept) == members:
-        rehearse(spec, rows, weights, members=members, contrast=contrast is not None)
+        rehearse(spec, rows, weights, members=members, contrast=contrast and contrast.spread)
     # Nothing was held out: compared with the training rows themselves, new rows look a little less familiar.
     uncertainty = chunked(UNCERTAINTY, fitted.predict_encoded(fitted.training_sample))
     return fitted._replace(familiarity=Familiarity.of(novelty(uncertainty)))
@@ -243,7 +243,7 @@ def fit_contrast(
 ) -> Contrast | None:
     """Trains contrast networks on these rows; None if the options have none."""
     labels, weights = len(inputs.rows), inputs.order.weights
-    own = contrast_spec(options, spec, labels)
+    own = contrast_spec(options, spec)
     if own is None:
         return None
     rows = padded_rows(inputs.rows, np.zeros((labels, 1), np.float32), inputs.order)

@@ -152,10 +152,11 @@ class FitOptions:
         """The uncertainty far from the data that these networks stand for, in standard deviations of the target."""
         return float((self.settings or {}).get("output_std", self.output_scale)) if self.has_contrast else 0.0
 
-    def contrast_settings(self, rows: int) -> Settings:
-        """The settings of the contrast networks for a table of so many rows."""
+    @property
+    def contrast_settings(self) -> Settings:
+        """The settings of the contrast networks."""
         gamma = CONTRAST.gamma if self._given_gamma is None else self._given_gamma
-        return dataclasses.replace(CONTRAST, gamma=gamma, batch_size=min(CONTRAST.batch_size, _largest_batch(rows)))
+        return dataclasses.replace(CONTRAST, gamma=gamma)
 
     @property
     def _given_gamma(self) -> float | None:

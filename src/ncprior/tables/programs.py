@@ -122,23 +122,29 @@ class Engine:
 
         def one(member: Network, scales: Calibration) -> Predictive:
             network = combine(member, self.ensemble.static)
-            prediction = predict_in_blocks(partial(self.method, network), inputs, block=_ROWS)
-            scaled = prediction.inflate(scales.noise_scale, scales.uncertainty_scale)
             if contrast is None:
-                return scaled
-            assert isinstance(scaled, Prediction)
-            return add_uncertainty(scaled, scales.contrast_std(contrast)[:, None])
+                prediction = predict_in_blocks(partial(self.method, network), inputs, block=_ROWS)
+                return prediction.inflate(scales.noise_scale, scales.uncertainty_scale)
+
+            def widened(rows: Array) -> Predictive:
+                own = self.method(network, rows[:, :-1]).inflate(scales.noise_scale, scales.uncertainty_scale)
+                assert isinstance(own, Prediction)
+                return add_uncertainty(own, scales.contrast_std(rows[:, -1:]))
+
+            return predict_in_blocks(widened, jnp.concatenate([inputs, contrast[:, None]], axis=1), block=_ROWS)
 
         return mix(jax.lax.map(lambda pair: one(*pair), (weights, calibration)), jnp.asarray(calibration.share))
 
     def _spread(self, weights: Network, inputs: Array) -> Array:
         """The root of the networks' mean variance of the first output ``[rows]``: what contrast networks say."""
 
-        def one(member: Network) -> Array:
-            network = combine(member, self.ensemble.static)
-            return predict_in_blocks(partial(self.method, network), inputs, block=_ROWS).uncertainty[:, 0]
+        def together(rows: Array) -> Array:
+            def one(member: Network) -> Array:
+                return self.method(combine(member, self.ensemble.static), rows).uncertainty[:, 0]
 
-        return jnp.sqrt(jnp.mean(jax.lax.map(one, weights) ** 2, axis=0))
+            return jnp.sqrt(jnp.mean(jax.lax.map(one, weights) ** 2, axis=0))
+
+        return predict_in_blocks(together, inputs, block=_ROWS)
 
     def _sample(self, member: Network, inputs: Array, key: Array) -> tuple[Array, Array]:
         """One function from a member's belief at rows ``[rows, outputs]``, and the member's mean."""

@@ -214,12 +214,12 @@ def make_spec(options: FitOptions, encoder: Encoder, *, rows: int, outputs: int)
     )
 
 
-def contrast_spec(options: FitOptions, spec: Spec, rows: int) -> Spec | None:
+def contrast_spec(options: FitOptions, spec: Spec) -> Spec | None:
     """The specification of the contrast networks beside members of this one; None if there are none."""
     if not options.has_contrast:
         return None
     return Spec(
-        settings=options.contrast_settings(rows),
+        settings=options.contrast_settings,
         method=CONTRAST,
         trunk=None,
         input_prior=options.own_input_prior,

@@ -6,12 +6,13 @@ rows have is that of the whole table, so that the same programs serve the search
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, NamedTuple, TypedDict
 
 import jax
 import numpy as np
+from jax import Array
 
 from ncprior.core.networks import Network
 from ncprior.core.prediction import MixturePrediction, Predictive, mix, with_minimum_std
@@ -119,7 +120,7 @@ def contrast_of_members(
     for member, one in enumerate(holdouts):
         of_gap = np.flatnonzero(np.array(several) == first[one.gap.tobytes()])
         of_gap = np.resize(of_gap, contrast_networks.NETWORKS)  # for which there is a program
-        weights = jax.tree.map(lambda leaf, of_gap=of_gap: leaf[of_gap], whole)
+        weights = jax.device_put(jax.tree.map(lambda leaf, of_gap=of_gap: leaf[of_gap], whole))
         inputs = np.asarray(data.rows[member].inputs)
         held_out[member] = chunked(partial(engine.spread, weights), inputs[indices[member].reshape(-1)])
         random.append(chunked(partial(engine.spread, weights), inputs[one.random]))
@@ -209,7 +210,7 @@ def search(
     halves = [held_out.counts * np.stack([np.ones_like(gap_rows), in_half[random_rows] != i], 1) for i in (0, 1)]
     predicted = ensemble.predict_rows(weights, rows, random)
     calibrations = [calibrated(counts, searching) for counts in halves]
-    validation = _validate(predicted, said, calibrations, half, training, random)
+    validation = _validate(predicted, said, calibrations, half=half, training=training, rows=random)
     in_gap = np.stack([np.asarray(one.random_in_gap) for one in holdouts])
     scores = held_out_novelty(calibrated(held_out.counts, searching), predicted, said, in_gap)
     rows_held_out = np.unique(order.indices[random])
@@ -231,7 +232,7 @@ def member_data(
     """
     parts: dict[bytes, tuple[MemberRows, TableInfo]] = {}
     of_contrast: dict[bytes, tuple[MemberRows, TableInfo]] = {}
-    contrast = contrast_spec(options, spec, len(training.inputs))
+    contrast = contrast_spec(options, spec)
     for number, one in enumerate(holdouts):
         report(FitProgress("preparing", number, len(holdouts), None))
         key = one.gap.tobytes()
@@ -306,13 +307,21 @@ def calibrate(
     return calibration
 
 
-def rehearse(spec: Spec, rows: MemberRows, weights: Network, *, members: int, contrast: bool) -> None:
+def rehearse(
+    spec: Spec,
+    rows: MemberRows,
+    weights: Network,
+    *,
+    members: int,
+    contrast: Callable[[np.ndarray], Array] | None,
+) -> None:
     """Compiles what a search needs besides training, on one row: for tables that grow until there is a search."""
     one = Holdout(np.arange(1), np.arange(1), np.arange(1))
     everyone = families(members, quantiles=bool(spec.bins))
     held_out = Engine.of(spec).ensemble.predict_held_out(weights, [rows] * members, [one] * members)
-    if contrast:
-        held_out = held_out._replace(contrast=np.ones(held_out.targets.shape[:2], np.float32))
+    if contrast is not None:
+        said = chunked(contrast, np.asarray(rows.inputs)[held_out.indices[0].reshape(-1)])
+        held_out = held_out._replace(contrast=np.stack([said] * members))
     calibration = calibrate(held_out, everyone, everyone, refit_noise=1.0)
     part = jax.tree.map(lambda leaf: leaf[:, :1], held_out.prediction)
     _row_scores(mix(calibration.apply(part), calibration.share), held_out.targets[0, :1])
@@ -337,6 +346,7 @@ def _validate(
     predicted: Predictive,
     contrast: np.ndarray | None,
     calibrations: list[Calibration],
+    *,
     half: np.ndarray,
     training: TrainingRows,
     rows: np.ndarray,
