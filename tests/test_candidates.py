@@ -111,7 +111,7 @@ def test_rows_far_from_the_labelled_ones_weigh_more(model):
     fitted = model.fitted_
     inputs = fitted.encoder.transform(model._table([[0.0, 0.0], [2.5, -2.5], [30.0, 30.0]]))
     weights = np.exp(RowWeights(fitted, fitted.training_sample)(inputs))
-    assert weights[0] == 1.0
+    assert weights[0] == pytest.approx(1.0, abs=1e-6)
     assert 1.0 < weights[1] < weights[2]
     assert weights[2] == pytest.approx(candidates.LARGEST_WEIGHT)
     labelled = RowWeights(fitted, fitted.encoder.transform(model._table([[30.0, 30.0], [31.0, 30.0]])))

@@ -44,6 +44,9 @@ _FAR = 0.9
 _BLOCK = 64
 """Rows whose distances are computed together; always as many, so that rounding does not depend on the others."""
 
+_TIE = 1e-9
+"""What weights beyond the bounds still count for: rows of one id are told apart, whatever their order."""
+
 _SPARE = 1.25
 """How many rows shards keep for one that is drawn: some may be excluded, or have an id that others have."""
 
@@ -171,7 +174,8 @@ class RowWeights:
         weights = distances.astype(np.float64) / self._distance
         if self._uncertainty > 0:  # else the method has none
             weights *= self._uncertain(inputs) / self._uncertainty
-        return np.log(np.clip(weights, 1.0, LARGEST_WEIGHT))
+        logs = np.log(np.maximum(weights, np.finfo(float).tiny))
+        return np.clip(logs, 0.0, math.log(LARGEST_WEIGHT)) + _TIE * logs
 
     def _uncertain(self, inputs: np.ndarray) -> np.ndarray:
         if self._contrast is not None:
