@@ -188,9 +188,12 @@ class Picker:
         """The rows of a table with their numbers, and which of them may be picked."""
         keys = self.keys(model, table, first_row) if self.id_column or excluded else []
         free = np.array([key not in excluded for key in keys], bool) if excluded else np.ones(table.num_rows, bool)
+        numbers = np.arange(first_row, first_row + table.num_rows, dtype=np.uint64)
         if self.id_column:
-            return _Piece(table, hashed(map(str, keys)), free, first_row)
-        return _Piece(table, np.arange(first_row, first_row + table.num_rows, dtype=np.uint64), free, first_row)
+            numbers = hashed(map(str, keys))
+        # Rows that cannot be read are told here, by their place in the pool, even if they are not predicted.
+        inputs = model.encoder_.transform(table, first_row=first_row) if self._by_keys else None
+        return _Piece(table, numbers, free, first_row, inputs)
 
     def lowest_keys(self, rows: int, excluded: int = 0) -> tuple[float, ...]:
         """Keys below which no row of a pool of so many rows is among the best, as far as that is known."""
@@ -250,6 +253,11 @@ class Picker:
         return Picked(self._described(model, best), found.pool, found.excluded)
 
     @property
+    def _by_keys(self) -> bool:
+        """Whether rows are kept without being predicted."""
+        return self.acquisition in RULES or self.acquisition == "random"
+
+    @property
     def most_compared(self) -> int:
         """How many candidates a rule compares, at most."""
         return self.compared or max(candidates.CANDIDATES, self.count)
@@ -261,9 +269,8 @@ class Picker:
 
     def _keys(self, model: NCPRegressor, piece: "_Piece", weigh: RowWeights | None) -> np.ndarray:
         """The keys that rows are kept by: those of candidates, or a score."""
-        if weigh is not None:
-            inputs = model.encoder_.transform(piece.table, first_row=piece.first_row)
-            return row_keys(piece.numbers, weigh(inputs), self.seed)
+        if weigh is not None and piece.inputs is not None:
+            return row_keys(piece.numbers, weigh(piece.inputs), self.seed)
         random = self.acquisition == "random"
         scores = np.zeros(len(piece.numbers))
         if not random:
@@ -293,6 +300,7 @@ class _Piece(NamedTuple):
     numbers: np.ndarray  # that tell the rows apart
     free: np.ndarray  # whether they may be picked
     first_row: int
+    inputs: np.ndarray | None  # encoded, if rows are not predicted
 
     def kept(self, keys: np.ndarray) -> Kept:
         """The rows that may be picked, with these keys."""
