@@ -180,7 +180,6 @@ class Picker:
                 waiting = []
             advance(table.num_rows)
         for one in waiting:
-            model.encoder_.transform(one.table, first_row=one.first_row)  # raises, and names the row, where it cannot
             reservoir.add(one.kept(row_keys(one.numbers, np.zeros(len(one.numbers)), self.seed)))
         return Found(reservoir.kept(), pool, left_out)
 
