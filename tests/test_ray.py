@@ -107,6 +107,7 @@ def test_the_same_files_are_written(place, tmp_path, run):  # noqa: F811
     assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]
 
 
+@pytest.mark.usefixtures("contrast_as_it_is")  # as in the tasks
 def test_the_same_fits_are_evaluated_and_simulated(place, tmp_path):
     table = {"table": str(place / "labelled.parquet"), "target": "y", "fingerprint": ""}
     small = {"members": 1, "epochs": 2, "hidden": (4,)}
