@@ -113,7 +113,7 @@ def contrast_of_members(
     members = ensemble.start(rows[0], [holdouts[m].train for m in several], tables, np.array(own))
     labels = len(holdouts[0].train)
     steps = contrast_networks.STEPS
-    for begin, end in itertools.pairwise(np.linspace(0, steps, 4).astype(int)):
+    for begin, end in itertools.pairwise(np.unique(np.linspace(0, steps, 4).astype(int))):
         members, _ = ensemble.train(members, rows, Stretch(labels, int(begin), int(end)))
         report(FitProgress("preparing", int(end), steps, None))
     whole = ensemble.gather(members)
