@@ -5,6 +5,8 @@ import sys
 import time
 from pathlib import Path
 
+import ray
+
 from ncprior.errors import UserError
 
 
@@ -23,9 +25,10 @@ def inverse(number):
 
 
 def slow(task):
-    """Leaves a file when it begins, and takes its time."""
+    """Leaves a file with the name of its node when it begins, and takes its time."""
     number, folder = task
-    Path(folder, f"{number}-{os.getpid()}-{time.time_ns()}").touch()
+    node = ray.get_runtime_context().get_node_id()
+    Path(folder, f"{number}-{node}-{time.time_ns()}").touch()
     time.sleep(2)
     return number
 

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -71,11 +73,12 @@ def test_results_come_as_they_are_done_and_mistakes_are_told():
         list(engine.run(ray_tasks.inverse, [0]))
 
 
-def test_a_worker_has_one_core_before_jax_is_there():
-    found = dict(RayCore().run(ray_tasks.cores, [0, 1]))
-    assert all(with_jax_before is False for with_jax_before, _ in found.values())
-    if len(os.sched_getaffinity(0)) > 1:
-        assert all(len(cores) == 1 for _, cores in found.values())
+def test_jax_is_not_there_before_a_worker_has_its_core():
+    """Other workers on this machine may have taken all of them; see the tests of engines."""
+    allowed = os.sched_getaffinity(0)
+    for _, (with_jax, cores) in RayCore().run(ray_tasks.cores, [0, 1]):
+        assert not with_jax
+        assert len(cores) == 1 or cores == allowed
 
 
 @pytest.mark.parametrize("how", [[], ["--acquisition", "information_gain"]])
@@ -154,17 +157,24 @@ def test_a_task_that_runs_twice_writes_once(place, tmp_path):
 
 
 def test_what_was_lost_with_a_node_runs_again(cluster, tmp_path):
-    """The last test: it kills the second node."""
+    """The node is killed as soon as a task has begun on it."""
     node = cluster.add_node(num_cpus=2)
-    seen = []
-    for number, result in RayCore().run(ray_tasks.slow, [(i, str(tmp_path)) for i in range(8)]):
-        seen.append((number, result))
-        if len(seen) == 1:
-            cluster.remove_node(node, allow_graceful=False)
-    assert sorted(seen) == [(i, i) for i in range(8)]
-    begun = [file.name.split("-")[0] for file in tmp_path.iterdir()]
-    assert set(begun) == {str(i) for i in range(8)}
-    assert len(begun) > 8  # those that the node had begun were begun again
+
+    def kill():
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob(f"*-{node.node_id}-*")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        cluster.remove_node(node, allow_graceful=False)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    seen = list(RayCore().run(ray_tasks.slow, [(i, str(tmp_path)) for i in range(10)]))
+    killer.join()
+    assert sorted(seen) == [(i, i) for i in range(10)]
+    begun = [file.name.split("-")[:2] for file in tmp_path.iterdir()]
+    lost = {number for number, where in begun if where == node.node_id}
+    assert lost
+    assert lost <= {number for number, where in begun if where != node.node_id}  # and were begun again elsewhere
 
 
 def without_seconds(value):
