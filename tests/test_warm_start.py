@@ -8,7 +8,7 @@ import pytest
 
 from ncprior import NCPRegressor
 from ncprior.errors import UserError
-from ncprior.tables import recipe
+from ncprior.tables import contrast, recipe
 from test_estimator import SMALL, wave
 
 
@@ -23,6 +23,14 @@ def test_going_on_keeps_what_was_learned():
     assert np.mean((model.predict(X) - y) ** 2) < 1.5 * before
     model.partial_fit(X[:20], y[:20])
     assert np.mean((model.predict(X) - y) ** 2) < 2 * before
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _some_steps():
+    """Contrast networks that learn something, so that their arguments count."""
+    before, contrast.STEPS = contrast.STEPS, 20
+    yield
+    contrast.STEPS = before
 
 
 @pytest.fixture(scope="module")
