@@ -48,7 +48,7 @@ contrast.STEPS = 0
 WITH_TORCH = importlib.util.find_spec("torch") is not None
 WITH_RAY = importlib.util.find_spec("ray") is not None or "NCPRIOR_NEED_RAY" in os.environ
 collect_ignore_glob = [] if WITH_TORCH else ["test_torch_*.py"]
-collect_ignore = [] if WITH_RAY else ["test_ray.py"]
+collect_ignore = [] if WITH_RAY else ["test_ray.py", "ray_tasks.py"]
 
 
 def pytest_report_header():
