@@ -8,8 +8,10 @@ import pytest
 from ncprior import NCPRegressor
 from ncprior.core.prediction import Prediction, add_uncertainty
 from ncprior.tables import contrast
-from ncprior.tables.calibration import EXPONENT, Calibration, ContrastFit, best_exponent
+from ncprior.tables.calibration import EXPONENT, Calibration, ContrastFit, SquaredErrors, best_exponent
 from ncprior.tables.contrast import NETWORKS, contrast_method
+from ncprior.tables.held_out import HeldOutPredictions
+from ncprior.tables.holdout import Holdout, familiar
 from ncprior.tables.preset import CONTRAST
 
 
@@ -112,8 +114,8 @@ def test_new_rows_are_no_longer_unlike_the_others():
     assert np.median(said(growing, X[:60])) < 1.3 * np.median(before)  # of the old ones, it keeps some
 
 
-@pytest.mark.parametrize("exponent", [1.0, 2.0, 4.0])
-def test_held_out_rows_find_the_exponent(exponent):
+@pytest.mark.parametrize(("exponent", "expected"), [(1.0, 2.0), (2.0, 1.5), (4.0, 3.0)])
+def test_held_out_rows_find_the_exponent(exponent, expected):
     rng = np.random.default_rng(0)
     contrast = rng.uniform(0.2, 1.0, (2, 3000))
     noise = np.full((2, 3000, 1), 0.1)
@@ -121,9 +123,47 @@ def test_held_out_rows_find_the_exponent(exponent):
     error = np.hypot(0.2, own[0] ** exponent)[:, None] * rng.standard_t(5, (3000, 1)) * np.sqrt(3 / 5)
     prediction = Prediction(np.zeros((2, 3000, 1)), noise, np.zeros((2, 3000, 1)))
     held = ContrastFit(prediction, np.stack([error] * 2), own, np.ones((1, 2, 3000)), np.full((1, 3000), 1 / 3000))
-    scale, found = best_exponent(jax.tree.map(np.float32, held), 1.0)
+    scale, found = best_exponent(jax.tree.map(np.float32, held), 1.0, expected)
     assert abs(np.log(found / exponent)) < 0.2
     assert abs(np.log(scale / 2)) < 0.35
+
+
+def test_errors_on_seen_and_unseen_rows_tell_the_noise():
+    """Least squares with 50 coefficients and 200 rows: fitted residuals are too small, new ones too large."""
+    rng = np.random.default_rng(0)
+    seen, unseen = [], []
+    for _ in range(20):
+        X, new = rng.normal(size=(2, 200, 50))
+        truth = rng.normal(size=50)
+        y, y_new = (rows @ truth + 0.5 * rng.normal(size=200) for rows in (X, new))
+        found = np.linalg.lstsq(X, y)[0]
+        seen.append(np.mean((y - X @ found) ** 2))
+        unseen.append(np.mean((y_new - new @ found) ** 2))
+    errors = SquaredErrors(np.mean(seen), np.mean(unseen), noise=1.0, rows=4_000)
+    assert errors.noise_scale == pytest.approx(0.5, rel=0.05)
+    assert errors._replace(rows=0).noise_scale == 1.0
+    assert 1.0 > errors._replace(rows=4).noise_scale > errors.noise_scale
+
+
+def test_rows_at_random_are_predicted_by_members_that_know_what_is_around_them():
+    """One of two members is far off on the rows where its gap is; these say nothing about the noise of the others."""
+    rng = np.random.default_rng(0)
+    inside = np.arange(400) < 100
+    error = 0.5 * rng.normal(size=400)
+    mean = np.zeros((2, 800, 1))
+    mean[0, 400:, 0] += 30.0 * inside
+    ones = np.ones((2, 800, 1))
+    held = HeldOutPredictions(
+        Prediction(mean, ones, 0 * ones),
+        np.stack([np.concatenate([np.zeros(400), error])[:, None]] * 2),
+        np.stack([np.zeros((2, 400)), np.ones((2, 400))], 1),
+        np.ones((2, 2, 400)),
+        np.zeros((2, 2, 400), int),
+        familiar([Holdout(np.arange(9), np.arange(0), np.arange(400), where) for where in (inside, inside < 0)], 400),
+        seen_error=0.25,
+    )
+    assert held.errors().noise_scale == pytest.approx(0.5, rel=0.1)
+    assert familiar([Holdout(np.arange(9), np.arange(0), np.arange(5), np.ones(5, bool))], 8).tolist() == [[1.0] * 8]
 
 
 def test_held_out_rows_of_no_weight_leave_the_defaults():
@@ -131,7 +171,7 @@ def test_held_out_rows_of_no_weight_leave_the_defaults():
     nothing = ContrastFit(
         Prediction(zeros, zeros + 1, zeros), zeros, zeros[..., 0] + 1, np.ones((1, 1, 4)), np.zeros((1, 4))
     )
-    assert best_exponent(nothing, 1.0) == (1.0, EXPONENT)
+    assert best_exponent(nothing, 1.0, 3.0) == (1.0, EXPONENT)
 
 
 def test_calibration_adds_what_networks_say():

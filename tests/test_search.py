@@ -8,8 +8,8 @@ import pytest
 from ncprior import NCPRegressor
 from ncprior.data.encoding import Encoder
 from ncprior.tables import holdout, search
-from ncprior.tables.ensemble import HeldOutPredictions
 from ncprior.tables.families import families
+from ncprior.tables.held_out import HeldOutPredictions
 from ncprior.tables.holdout import Stopping, hold_out
 from ncprior.tables.options import FitOptions
 from ncprior.tables.programs import Engine

@@ -66,8 +66,6 @@ _NOISE_SCALES, _UNCERTAINTY_SCALES = 2.0 ** np.arange(-0.6, 1.6, 0.15), 2.0 ** n
 """Factors of noise and uncertainty to choose from. Uncertainty is never lowered: new rows may be further from the data
 than held-out ones, which would undo the prior where noise alone explains them."""
 
-_WIDE_NOISE_SCALES = 2.0 ** np.arange(-1.2, 1.6, 0.2)
-
 _EQUAL_SHARES_BONUS = 0.05
 """What equal shares are worth, in nats: new rows are further from the data than held-out ones. With few rows they are
 worth as much as one row more."""
@@ -101,11 +99,40 @@ def best_scales(prediction: Predictive, targets: np.ndarray, weights: np.ndarray
 _EXPONENTS = 2.0 ** np.arange(-1.0, 2.6, 0.25)
 """Exponents of what contrast networks say to choose from."""
 
+_NOISE_FACTORS = 2.0 ** np.arange(-1.0, 1.1, 0.25)
+"""Noise scales to choose from, in units of the expected one."""
+
 _NOISE_PULL, _EXPONENT_PULL = 0.1, 0.03
-"""What a factor of e from a noise scale of 1, and from that exponent, costs in nats with few held-out rows."""
+"""What a factor of e from the expected noise scale, and from `EXPONENT` with few held-out rows, costs in nats."""
 
 _PULL_ROWS = 100
-"""Held-out rows with which it costs half as much."""
+"""Held-out rows with which that of the exponent costs half as much."""
+
+_FEW_ROWS = 4
+"""Held-out rows that count half when they say how large the noise is."""
+
+
+class SquaredErrors(NamedTuple):
+    r"""Mean squared errors on rows that members have seen, and on rows like these that they have not.
+
+    A model that has $p$ degrees of freedom for $n$ rows with noise $\sigma$ comes to $\sigma^2 (1 - p / n)$ on the
+    first and to $\sigma^2 (1 + p / n)$ on the second: their mean is the noise, and half of their difference the error
+    of the mean. So held-out rows tell noise from uncertainty, of which a likelihood sees the sum alone.
+
+    >>> SquaredErrors(seen=0.8, unseen=1.2, noise=4.0, rows=1_000_000).noise_scale.round(3)
+    np.float64(0.5)
+    """
+
+    seen: float
+    unseen: float
+    noise: float  # mean variance of the predicted noise
+    rows: float  # that were not seen
+
+    @property
+    def noise_scale(self) -> np.floating:
+        """The factor that makes the predicted noise as large as it is; close to 1 by few rows."""
+        factor = np.sqrt(max(self.seen + self.unseen, 1e-12) / 2 / max(self.noise, 1e-12))
+        return np.clip(factor, 0.1, 10.0) ** (self.rows / (self.rows + _FEW_ROWS))
 
 
 class ContrastFit(NamedTuple):
@@ -138,17 +165,18 @@ def _mixture_density(held: ContrastFit, noise: Array, exponent: Array, scale: Ar
 _MIXTURE_DENSITY = Program(_mixture_density, "mixture density by scale and exponent")
 
 
-def best_exponent(held: ContrastFit, scale: float) -> tuple[float, float]:
+def best_exponent(held: ContrastFit, scale: float, expected_noise: float) -> tuple[float, float]:
     """The noise scale and the exponent of the contrast that predict held-out rows best, by mixtures of members.
 
-    Members alone would seem too sure: where they disagree, their mixture is wider than each of them.
+    Members alone would seem too sure: where they disagree, their mixture is wider than each of them. The noise scale
+    stays close to what is expected, see `SquaredErrors`.
     """
     if not held.weights.any():
         return 1.0, EXPONENT
-    noise, exponent = (part.ravel().astype(np.float32) for part in np.meshgrid(_WIDE_NOISE_SCALES, _EXPONENTS))
-    density = np.asarray(_MIXTURE_DENSITY(held, noise, exponent, np.float32(scale)), np.float64)
-    pull = _NOISE_PULL * np.log(noise) ** 2 + _EXPONENT_PULL * np.log(exponent / EXPONENT) ** 2
-    pull *= _PULL_ROWS / (_PULL_ROWS + np.count_nonzero(held.weights.max(0)))
+    noise, exponent = (part.ravel() for part in np.meshgrid(expected_noise * _NOISE_FACTORS, _EXPONENTS))
+    density = np.asarray(_MIXTURE_DENSITY(held, np.float32(noise), np.float32(exponent), np.float32(scale)), np.float64)
+    few = _PULL_ROWS / (_PULL_ROWS + np.count_nonzero(held.weights.max(0)))
+    pull = _NOISE_PULL * np.log(noise / expected_noise) ** 2 + few * _EXPONENT_PULL * np.log(exponent / EXPONENT) ** 2
     best = int(np.argmax(np.where(np.isfinite(density), density, -np.inf) - pull))
     return float(noise[best]), float(exponent[best])
 

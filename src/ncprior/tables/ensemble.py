@@ -25,26 +25,19 @@ from ncprior.core.blocks import predict_in_blocks
 from ncprior.core.input_priors import InputPrior
 from ncprior.core.networks import Network
 from ncprior.core.prediction import Prediction, Predictive, add_uncertainty, heavy_tailed
-from ncprior.core.row_weights import effective_number
 from ncprior.core.training import Learner, Trainer, combine, trained
-from ncprior.tables.calibration import (
-    Calibration,
-    ContrastFit,
-    Densities,
-    best_exponent,
-    best_scales,
-    best_share,
-    log_density,
-    log_mean_density,
-)
 from ncprior.tables.compiled import Program
-from ncprior.tables.families import Family
-from ncprior.tables.holdout import Evaluation, Holdout, Stopping, holdout_indices
+from ncprior.tables.held_out import HeldOutPredictions
+from ncprior.tables.holdout import Evaluation, Holdout, Stopping, familiar, holdout_indices
 from ncprior.tables.input_features import InputFeatures
 from ncprior.tables.member_rows import MemberRows
 
 _NO_WARM_UP = np.int32(1 << 20)
 """Step count of members whose training continues, so that they do not warm up again."""
+
+
+_MAX_SEEN = 4_096
+"""Rows, at most, on which the error of members on rows that they have learned from is measured."""
 
 
 class StoppedTraining(NamedTuple):
@@ -68,74 +61,6 @@ class TableInfo(NamedTuple):
     features: InputFeatures | None  # None for trunks that have none
     input_prior: InputPrior | None  # takes the place of the method's own
     numbers: TrainingNumbers
-
-
-class HeldOutPredictions(NamedTuple):
-    """Predictions of the rows that members hold out, in a gap and at random, in a unit that all share."""
-
-    prediction: Predictive  # [members, 2 * n, outputs]
-    targets: np.ndarray  # likewise
-    counts: np.ndarray  # [members, 2, n]: weights of the rows, 0 for padding
-    copies: np.ndarray  # how many copies of each row there are
-    indices: np.ndarray  # of the rows
-    contrast: np.ndarray | None = None  # [members, 2 * n]: what contrast networks say of them
-
-    def of(self, members: np.ndarray) -> "HeldOutPredictions":
-        """Those of some members."""
-        return jax.tree.map(lambda leaf: leaf[members], self)
-
-    def best_scales(self) -> tuple[float, float]:
-        """The factors of noise and uncertainty that predict these rows best."""
-        total = self.counts.sum(2, keepdims=True)
-        shares = self.counts / np.where(total > 0, total, 1.0)
-        return best_scales(self.prediction, self.targets, shares.reshape(len(shares), -1).astype(np.float32))
-
-    def best_exponent(self, scale: float, pairs: Sequence[np.ndarray]) -> tuple[float, float]:
-        """The noise scale and the exponent of the contrast that predict these rows best.
-
-        Rows of a gap are predicted by the members that hold it out, ``pairs``, and rows at random by all.
-        """
-        assert self.contrast is not None
-        assert isinstance(self.prediction, Prediction)
-        members, size = self.counts.shape[0], self.counts.shape[2]
-        groups, weights = np.zeros((len(pairs) + 1, members, 2 * size)), np.zeros((len(pairs) + 1, 2 * size))
-        in_use = [self.counts[pair[0], 0] for pair in pairs]
-        filled = sum(count.any() for count in in_use)
-        for number, (pair, count) in enumerate(zip(pairs, in_use, strict=True)):
-            groups[number, pair, :size] = 1
-            if count.any():
-                weights[number, :size] = 0.5 * count / count.sum() / filled
-        groups[-1, :, size:] = 1
-        weights[-1, size:] = (0.5 if filled else 1.0) * self.counts[0, 1] / max(self.counts[0, 1].sum(), 1e-12)
-        groups[groups.sum(1, keepdims=True).repeat(members, 1) == 0] = 1  # of no weight
-        held = ContrastFit(self.prediction, self.targets, self.contrast, groups, weights)
-        return best_exponent(jax.tree.map(np.float32, held), scale)
-
-    def best_share(self, calibration: Calibration, smooth: Family, sharp: Family) -> float:
-        """The total share of the sharp members that predicts these rows best.
-
-        Rows of a gap are predicted by the pair of a smooth and a sharp member that holds it out, rows at random by all
-        members.
-        """
-        density = log_density(calibration.apply(self.prediction, self.contrast), self.targets).reshape(
-            *self.counts.shape, -1
-        )
-        pairs = smooth.members[: len(sharp.members)]  # the last smooth member may have no partner
-        inside, at = self.counts[pairs, 0] > 0, self.counts[0, 1] > 0
-        gap = [density[pairs, 0][inside], density[sharp.members, 0][inside]]
-        random = [log_mean_density(density[family.members, 1][:, at]) for family in (smooth, sharp)]
-        kinds = [
-            (*gap, self.counts[pairs, 0][inside], self.copies[pairs, 0][inside]),
-            (*random, self.counts[0, 1, at], self.copies[0, 1, at]),
-        ]
-        outputs = density.shape[-1]
-        return best_share(
-            [
-                Densities(a.ravel(), b.ravel(), np.repeat(weight, outputs), outputs * effective_number(weight, many))
-                for a, b, weight, many in kinds
-                if len(weight)
-            ]
-        )
 
 
 Members = list[Learner]
@@ -283,7 +208,22 @@ class Ensemble:
         predictions = self._predict_each(weights, rows, each)
         targets = np.stack([one.shared_targets(part) for one, part in zip(rows, each, strict=True)])
         copies = np.asarray(rows[0].weights.copies)[indices]
-        return HeldOutPredictions(predictions, targets, _counts(rows[0], indices, sizes), copies, indices)
+        counts = _counts(rows[0], indices, sizes)
+        return HeldOutPredictions(predictions, targets, counts, copies, indices, familiar(holdouts, indices.shape[-1]))
+
+    def error_of_seen(
+        self, weights: Network, rows: Sequence[MemberRows], holdouts: Sequence[Holdout], row_weights: np.ndarray | None
+    ) -> float:
+        """The mean squared error, over the outputs too, of members on rows that they have learned from.
+
+        Every row, or some of many, is predicted by the mean of those members that have.
+        """
+        some = np.setdiff1d(np.unique(np.concatenate([one.train for one in holdouts])), holdouts[0].random)
+        some = some[:: max(1, -(-len(some) // _MAX_SEEN))]
+        seen = np.stack([np.isin(some, one.train) for one in holdouts]).astype(float)
+        mean = np.asarray(self.predict_rows(weights, rows, some).mean)
+        error = (np.sum((seen / seen.sum(0))[..., None] * mean, 0) - rows[0].shared_targets(some)) ** 2
+        return float(np.average(error.mean(-1), weights=None if row_weights is None else row_weights[some]))
 
     def predict_rows(self, weights: Network, rows: Sequence[MemberRows], indices: np.ndarray) -> Predictive:
         """Predictions ``[members, rows, outputs]`` of members with these weights for some rows."""

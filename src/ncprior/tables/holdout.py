@@ -141,6 +141,19 @@ def holdout_indices(holdouts: Sequence[Holdout] | None, members: int, rows: int)
     return numbers, np.array([[len(part) for part in pair] for pair in parts], np.int32)
 
 
+def familiar(holdouts: Sequence[Holdout], size: int) -> np.ndarray:
+    """For rows at random ``[members, size]``, as in `holdout_indices`: 1 unless they lie where the member's gap is.
+
+    Rows that lie in the gaps of all members count as familiar to all.
+    """
+    known = np.ones((len(holdouts), size))
+    for member, one in enumerate(holdouts):
+        if one.random_in_gap is not None:
+            some = one.random_in_gap[:: max(1, -(-len(one.random) // size))]
+            known[member, : len(some)] = ~some
+    return np.where(known.any(0), known, 1.0)
+
+
 class Evaluation(NamedTuple):
     """Scores of the members on their held-out rows: weighted mean log densities ``[members]``."""
 

@@ -19,9 +19,10 @@ from ncprior.core.prediction import MixturePrediction, Predictive, mix, with_min
 from ncprior.schema import AnyFloat, Range
 from ncprior.tables import contrast as contrast_networks
 from ncprior.tables.calibration import EXPONENT, Calibration, refit_noise_factor
-from ncprior.tables.ensemble import HeldOutPredictions, Stretch, TableInfo
+from ncprior.tables.ensemble import Stretch, TableInfo
 from ncprior.tables.familiarity import held_out_novelty
 from ncprior.tables.families import Family, families
+from ncprior.tables.held_out import HeldOutPredictions
 from ncprior.tables.holdout import Holdout, Stopping, hold_out, holdout_indices
 from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.options import FitOptions
@@ -189,7 +190,9 @@ def search(
             weights_of[int(i)] = jax.tree.map(lambda leaf, number=number: leaf[number], best.weights)
     weights = jax.tree.map(lambda *leaves: np.stack(leaves), *(weights_of[i] for i in range(searchers)))
     held_out = ensemble.predict_held_out(weights, rows, holdouts)
-    held_out = held_out._replace(contrast=None if contrast is None else contrast.held_out)
+    if contrast is not None:
+        seen_error = ensemble.error_of_seen(weights, rows, holdouts, order.weights)
+        held_out = held_out._replace(contrast=contrast.held_out, seen_error=seen_error)
     said = None if contrast is None else contrast.random
     first = holdouts[0]
     train, out = (order.effective_number(part) for part in (first.train, np.concatenate([first.gap, first.random])))
