@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ncprior.core.distributions import Normal
+from ncprior.core.quantiles import invert_cdf
 
 
 class Predictive(eqx.Module):
@@ -69,15 +70,8 @@ class Predictive(eqx.Module):
         if weights.shape[-1] == 1:
             return ends[..., 0]
 
-        # The quantile of a mixture lies between those of its components; 40 halvings exhaust float32.
-        def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = bounds
-            middle = 0.5 * (low + high)
-            above = self.cdf(middle) >= probability
-            return jnp.where(above, low, middle), jnp.where(above, middle, high)
-
-        low, high = jax.lax.fori_loop(0, 40, halve, (ends.min(-1), ends.max(-1)))
-        return 0.5 * (low + high)
+        # The quantile of a mixture lies between those of its components.
+        return invert_cdf(self.cdf, jnp.asarray(probability), ends.min(-1), ends.max(-1), mean=self.mean, std=self.std)
 
     def interval(self, level: float = 0.9) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
         """The central interval that holds ``Y`` with probability ``level``."""
