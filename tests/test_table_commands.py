@@ -160,6 +160,28 @@ def test_rows_below_a_familiarity_are_marked(trained, folder, tmp_path, run):
     assert 0 < marked.sum() < len(marked)
 
 
+def test_guaranteed_intervals(trained, folder, tmp_path, run):
+    model, out = tmp_path / "apart.ncp", tmp_path / "out.parquet"
+    houses = folder / "houses.parquet"
+    said = run("predict", trained[0], houses, "--guaranteed", "--out", out, code=2)
+    assert said.startswith("ncprior: a guaranteed interval needs rows that the model was fitted without")
+    assert "--conformal-fraction 0.1" in said
+    assert not out.exists()
+    options = ["--target", "price", "--exclude-columns", "house", *TINY, "--conformal-fraction", "0.2"]
+    done = json.loads(run("fit", houses, *options, "--out", model, "--json"))
+    assert done["rows_set_apart"] == 28
+    said = run("predict", model, houses, "--level", "0.99", "--guaranteed", code=2)
+    assert "of 0.99 needs 99 rows that the model was fitted without, and there are 28" in said
+    summary = json.loads(run("predict", model, houses, "--guaranteed", "--out", out, "--json"))
+    assert summary["guaranteed"] == {"rows": 28, "refitted": False}
+    found, prediction = pq.read_table(out), NCPRegressor.load(model).predict_distribution(pq.read_table(houses))
+    for name, wanted in zip(("lower", "upper"), prediction.interval(0.9, guaranteed=True), strict=True):
+        np.testing.assert_allclose(found[name], wanted)
+    text = run("predict", model, houses, "--guaranteed")
+    assert "Intervals are conformal, by 28 rows that nothing was learned from: of new rows like those of" in text
+    assert "conformal" not in run("predict", model, houses)
+
+
 def test_predictions_are_those_of_the_estimator(trained, model, folder, tmp_path):
     out = tmp_path / "predictions.csv"
     done = ncprior("predict", trained[0], folder / "houses.csv", "--out", out, "--json")

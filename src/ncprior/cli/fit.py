@@ -52,6 +52,13 @@ def fit(
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the rows. \\[default: found by early stopping]")
     ] = None,
+    conformal_fraction: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the rows, at most 0.5, that nothing is learned from, so that the intervals of predict "
+            "--guaranteed hold what they promise however wrong the model is. \\[default: 0]"
+        ),
+    ] = None,
     min_rows: Annotated[int | None, typer.Option(help="Fewest rows to accept. \\[default: 3]")] = None,
     seed: Annotated[int, typer.Option(help="The same seed and table give the same model.")] = 0,
     sep: SepOption = None,
@@ -104,7 +111,12 @@ def fit(
         if not there.all():
             check_inputs(rows)  # before filtering, so that messages have the row numbers of the file
             rows = rows.filter(there)
-        given: dict[str, Any] = {"members": members, "epochs": epochs, "min_rows": min_rows}
+        given: dict[str, Any] = {
+            "members": members,
+            "epochs": epochs,
+            "min_rows": min_rows,
+            "conformal_fraction": conformal_fraction,
+        }
         model = NCPRegressor(
             method,
             random_state=seed,
@@ -127,6 +139,7 @@ def fit(
             "targets": targets,
             "rows": int(there.sum()),
             "rows_without_target": int((~there).sum()),
+            "rows_set_apart": int(there.sum()) - model.n_rows_,
             "columns": [{"name": c.name, "kind": c.kind, "treatment": c.treatment} for c in model.encoder_.columns],
             "look_at": [
                 *(f"{name!r} has no name and only counts the rows; it was left out" for name in counters),

@@ -54,6 +54,14 @@ def predict(
         ),
     ] = None,
     level: Annotated[float, typer.Option(help="Probability of the interval from lower to upper.")] = 0.9,
+    guaranteed: Annotated[
+        bool,
+        typer.Option(
+            "--guaranteed",
+            help="Make lower and upper conformal: at least the share --level of new rows like those of training lie "
+            "between them, however wrong the model is.",
+        ),
+    ] = False,
     flag_below: Annotated[
         float | None,
         typer.Option(help="Add a column unfamiliar that marks rows with a familiarity below this, such as 0.05."),
@@ -76,6 +84,10 @@ def predict(
     More labels reduce the uncertainty but not the noise; std is both together. Familiarity goes from 1 (like the
     training rows) to 0 (unlike any of them): of rows like the training rows, about 5% are below 0.05. If the table has
     the target as well, the predictions are compared with it.
+
+    With --guaranteed, lower and upper are the mean and so many standard deviations below and above it that they held
+    the share --level of rows that the networks had not learned from. The guarantee is for rows drawn as the training
+    rows were, all together: not for rows unlike them, nor for each row.
 
     [bold]Examples[/bold]
 
@@ -118,13 +130,15 @@ def predict(
     with stoppable(), kept_place(single, force, table), incoming(table) as place:
         file = ModelFile(model) if runner is None else ModelFile.shared(model)
         loaded = file.load()
+        if guaranteed:
+            loaded.fitted_.conformal.factor(level)  # raises before anything is read or written
         options = dialect_of(loaded, known)
         read_with = say_dialect(place, options)
         targets = target_names(loaded)
         types = kept_types(loaded, place, out if single else Path("part.parquet"), options) | input_types(loaded)
         if single:
             check_held(single, table_files.schema_of(place, schema=types, options=options))
-        job = Job(file, place.absolute(), types, options, level, flag_below)
+        job = Job(file, place.absolute(), types, options, level, flag_below, guaranteed)
         units = table_files.units(place, rows=UNIT_ROWS)
         with (
             table_files.write(single) if single else nullcontext() as append,
@@ -147,11 +161,15 @@ def predict(
             "columns": totals.columns,
             "targets": targets,
             "level": level,
+            "guaranteed": None,
             "unlike": totals.unlike,
             "promised": loaded.validation_,
             "scores": totals.scores.results(),
             "not_scored": totals.scores.not_scored,
         }
+        if guaranteed:
+            conformal = loaded.fitted_.conformal
+            summary["guaranteed"] = {"rows": len(conformal.scores), "refitted": conformal.refitted}
         if out:
             summary["out"] = str(out)
         else:

@@ -94,6 +94,20 @@ def kept_promise(scores: Mapping[str, float], level: float, promised: Mapping[st
     return f"{said}The promise was kept."
 
 
+def guarantee_sentence(level: float, rows: int, *, refitted: bool) -> str:
+    """What guaranteed intervals promise, and what they rest on.
+
+    >>> guarantee_sentence(0.9, 120, refitted=False).partition(": ")[2]
+    'of new rows like those of training they hold 90% or more, however wrong the model is.'
+    """
+    promise = f"of new rows like those of training they hold {100 * level:.4g}% or more"
+    if not refitted:
+        rest = f"{rows:,} rows that nothing was learned from"
+        return f"Intervals are conformal, by {rest}: {promise}, however wrong the model is."
+    rest = f"{rows:,} rows held out in the search, and learned from after it"
+    return f"Intervals are conformal, by {rest}: {promise}, if that has not made the model worse."
+
+
 def order_sentence(name: str, about: str, *, rule: bool, temperature: float = 0.0) -> str:
     """How rows to label were chosen, and what their order means."""
     if rule:

@@ -40,6 +40,8 @@ class FitSummary(TypedDict):
     targets: list[str]
     rows: int
     rows_without_target: int
+    rows_set_apart: int
+    """Rows that nothing was learned from, for guaranteed intervals."""
     columns: list[ColumnSummary]
     look_at: list[str]
     """What a person should look at, as sentences."""
@@ -51,6 +53,14 @@ class FitSummary(TypedDict):
     """The error of boosted trees on the same rows, for each target."""
 
 
+class GuaranteeSummary(TypedDict):
+    """What guaranteed intervals rest on."""
+
+    rows: int
+    refitted: bool
+    """Whether the model has learned from these rows since."""
+
+
 class PredictSummary(TypedDict):
     """The output of ``ncprior predict``."""
 
@@ -59,6 +69,8 @@ class PredictSummary(TypedDict):
     columns: list[str]
     targets: list[str]
     level: float
+    guaranteed: GuaranteeSummary | None
+    """None if the intervals are those of the prediction."""
     unlike: float | None
     """Share of the rows that are unlike the training rows, if that is known."""
     promised: Mapping[str, Any] | None
@@ -127,6 +139,8 @@ def print_fit(summary: FitSummary, *, explain: bool = False) -> None:
     rows = f"{summary['rows']:,} rows"
     if dropped := summary["rows_without_target"]:
         rows += f" ({dropped:,} more have no value of {' and '.join(summary['targets'])} and were left out)"
+    if apart := summary["rows_set_apart"]:
+        rows += f" ({apart:,} of them set apart for guaranteed intervals)"
     steps = f"up to {max(summary['steps']):,} training steps, {summary['seconds']:.1f} s"
     console.print(f"{rows}, {steps}", soft_wrap=True)
     if held := summary["held_out"]:
@@ -155,6 +169,9 @@ def print_predict(summary: PredictSummary, first: pa.Table, *, explain: bool = F
         console.print(rows_table(_as_numbers(first.select([*own[:room], *true, *summary["columns"]]), true)))
     if summary["unlike"] is not None:
         console.print(sentences.unlike_sentence(summary["unlike"], summary["rows"]), style="bold", soft_wrap=True)
+    if (guarantee := summary["guaranteed"]) is not None:
+        said = sentences.guarantee_sentence(summary["level"], guarantee["rows"], refitted=guarantee["refitted"])
+        console.print(said, soft_wrap=True)
     promised = _by_target(summary["promised"], summary["targets"]) if summary["promised"] else {}
     for name, scores in summary["scores"].items():
         said = sentences.kept_promise(scores, summary["level"], promised.get(name))

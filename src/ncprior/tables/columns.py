@@ -56,12 +56,12 @@ def target_names(model: NCPRegressor) -> list[str]:
 
 
 def prediction_columns(
-    prediction: Distribution, targets: Sequence[str], level: float | None = None
+    prediction: Distribution, targets: Sequence[str], level: float | None = None, *, guaranteed: bool = False
 ) -> dict[str, np.ndarray]:
     """Columns of a prediction, with an interval if there is a level; names end in the target if there are several."""
     values_of = {name: getattr(prediction, name) for name in ("mean", "std", "uncertainty", "noise")}
     if level is not None:
-        values_of["lower"], values_of["upper"] = prediction.interval(level)
+        values_of["lower"], values_of["upper"] = prediction.interval(level, guaranteed=guaranteed)
     columns = {name: values.reshape(-1, len(targets)) for name, values in values_of.items()}
     several = len(targets) > 1
     return {

@@ -76,6 +76,10 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             and without ``epochs``, training takes 1,000 steps.
         validation_fraction: Share of the rows that is held out at random for that, at most 0.3; three times as much, or
             half of the rows, is held out by the values of a random column, within a range or at one of its ends.
+        conformal_fraction: Share of the rows, at most 0.5, that nothing is learned from: they give the intervals of
+            ``predict_distribution(X).interval(0.9, guaranteed=True)`` a guarantee without a condition. With 0, these
+            intervals come from the rows that early stopping held out, and the guarantee holds as long as the networks
+            that have then learned from all rows are no worse than those that had not.
         min_rows: Fewest rows that `fit` accepts. Nothing can be learned from fewer than 3, but active learning may
             start with them.
         gamma: Weight of the noise contrastive prior; 0 for no prior. None takes 1 for ``ncp``, whose prior held-out
@@ -133,6 +137,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         epochs: int | None = None,
         early_stopping: bool = True,
         validation_fraction: float = 0.1,
+        conformal_fraction: float = 0.0,
         min_rows: int = 3,
         gamma: float | None = None,
         gamma_per_label: bool = True,
@@ -155,6 +160,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         self.epochs = epochs
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
+        self.conformal_fraction = conformal_fraction
         self.min_rows = min_rows
         self.gamma = gamma
         self.gamma_per_label = gamma_per_label
@@ -258,7 +264,8 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         fitted = self.fitted_
         prediction = fitted.predict(table, first_row)
-        return Distribution(prediction, fitted.target_shift, fitted.target_scale, fitted.flat, fitted.familiarity)
+        unit = (fitted.target_shift, fitted.target_scale)
+        return Distribution(prediction, *unit, fitted.flat, fitted.familiarity, fitted.conformal)
 
     def information_gain(self, X: TableLike) -> np.ndarray:  # noqa: N803
         """The expected information gain of a label for each row ``[rows]``, in nats per output."""

@@ -81,9 +81,16 @@ def held_out_novelty(
         One score for each row that lies in no gap of at least one member.
     """
     mixture = mix(calibration.apply(predictions, contrast), calibration.share)
+    return novelty(with_known_surroundings(mixture, in_gap).uncertainty)[~in_gap.all(0)]
+
+
+def with_known_surroundings(mixture: MixturePrediction, in_gap: np.ndarray) -> MixturePrediction:
+    """The mixture of the members that know what is around a row; of all of them, where none does.
+
+    ``in_gap`` is as for `held_out_novelty`.
+    """
     parts = mixture.weights.shape[-1] // len(in_gap)
-    known = np.repeat(~in_gap.T, parts, axis=1)[:, None]
+    known = np.repeat((~in_gap | in_gap.all(0)).T, parts, axis=1)[:, None]
     weights: Any = np.where(known, mixture.weights, 0.0)
     total = weights.sum(-1, keepdims=True)
-    known_only = MixturePrediction(weights / np.where(total > 0, total, 1.0), mixture.parts)
-    return novelty(known_only.uncertainty)[known.any((1, 2))]
+    return MixturePrediction(weights / np.where(total > 0, total, 1.0), mixture.parts)

@@ -23,6 +23,7 @@ from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
 from ncprior.tables import contrast as contrast_networks
 from ncprior.tables.calibration import Calibration
+from ncprior.tables.conformal import NOTHING, Conformal, scores_of
 from ncprior.tables.contrast import NETWORKS
 from ncprior.tables.ensemble import Stretch, TableInfo
 from ncprior.tables.familiarity import Familiarity, novelty
@@ -30,7 +31,7 @@ from ncprior.tables.families import families
 from ncprior.tables.input_features import principal_components
 from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.options import FitOptions
-from ncprior.tables.programs import UNCERTAINTY, Engine, Spec, chunked, training_numbers
+from ncprior.tables.programs import MEAN, STD, UNCERTAINTY, Engine, Spec, chunked, training_numbers
 from ncprior.tables.progress import FitProgress, ProgressCallback
 from ncprior.tables.recipe import (
     MIN_ROWS,
@@ -102,6 +103,7 @@ class Fitted(NamedTuple):
     target_names: list[str] | None
     familiarity: Familiarity
     contrast: Contrast | None = None
+    conformal: Conformal = NOTHING  # errors of rows that were not learned from, at first at least
     seconds: float = 0.0  # that training took
     held_out: np.ndarray | None = None  # rows of the table on which `validation` was measured; not in files
 
@@ -173,6 +175,47 @@ def fit(
     Raises:
         UserError: If the rows are too few, or no member could be trained.
     """
+    parts = set_apart(labelled, options.conformal_fraction, seed)
+    fitted = _fit_all(parts.learned, options, seed=seed, epochs=epochs, report=report)
+    if parts.apart is None:
+        return fitted
+    held_out = None if fitted.held_out is None else parts.rows[fitted.held_out]
+    return fitted._replace(conformal=conformal_of(fitted, parts.apart, seed=seed), held_out=held_out)
+
+
+def conformal_of(fitted: Fitted, apart: LabelledTable, *, seed: int) -> Conformal:
+    """The errors of rows that the ensemble has not learned from."""
+    mixture = fitted.predict(apart.table)
+    targets = (apart.targets - fitted.target_shift) / fitted.target_scale
+    return Conformal.of(scores_of(chunked(MEAN, mixture), chunked(STD, mixture), targets), seed=seed)
+
+
+class Parts(NamedTuple):
+    """The rows to learn from, and those that are kept from it."""
+
+    learned: LabelledTable
+    apart: LabelledTable | None
+    rows: np.ndarray  # numbers of the first in the whole table
+
+
+def set_apart(labelled: LabelledTable, fraction: float, seed: int) -> Parts:
+    """Draws rows to be kept from learning; which they are does not depend on the order of the rows."""
+    count = len(labelled.targets)
+    if not fraction:
+        return Parts(labelled, None, np.arange(count))
+    if labelled.weights is not None or labelled.repeated:
+        raise UserError("conformal_fraction is for rows that count the same; leave it out, or sample_weight")
+    order = RowOrder.of(Encoder.fit(labelled.table).transform(labelled.table), labelled.targets, None).indices
+    drawn = order[np.random.default_rng([seed, 4]).permutation(count)]
+    number = max(1, int(fraction * count))
+    apart, rows = np.sort(drawn[:number]), np.sort(drawn[number:])
+    return Parts(labelled.take(rows), labelled.take(apart), rows)
+
+
+def _fit_all(
+    labelled: LabelledTable, options: FitOptions, *, seed: int, epochs: int | None, report: ProgressCallback
+) -> Fitted:
+    """The same with all of the rows."""
     table = labelled.table
     encoder = Encoder.fit(table)
     inputs, targets = encoder.transform(table), labelled.targets
@@ -220,6 +263,7 @@ def fit(
         familiarity=Familiarity.of(found.novelty),
         held_out=found.held_out,
         contrast=contrast,
+        conformal=found.conformal,
     )
     if len(found.novelty):
         return fitted
@@ -320,6 +364,7 @@ def continue_fit(
         steps=total,
         rows=before + labelled.table.num_rows,
         contrast=contrast,
+        conformal=NOTHING,  # what was held out at first is no longer like the errors of these weights
         training_sample=subsample(np.concatenate([fitted.training_sample, new]) if before else new, seed),
     )
 

@@ -15,7 +15,7 @@ from safetensors.numpy import save as to_safetensors
 from ncprior.errors import UserError
 from ncprior.schema import Length, Range, conform, read_json
 
-FORMAT = 8
+FORMAT = 9
 """Version of the format; a file of another one is refused."""
 
 _MOST_HEADER = 1 << 24

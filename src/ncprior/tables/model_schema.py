@@ -14,6 +14,7 @@ from ncprior.data.encoding import Encoder
 from ncprior.data.labelled import LARGEST
 from ncprior.errors import UserError
 from ncprior.schema import Range, conform
+from ncprior.tables import conformal
 from ncprior.tables.calibration import Calibration
 from ncprior.tables.contrast import NETWORKS
 from ncprior.tables.familiarity import MAX_SCORES
@@ -53,6 +54,7 @@ class Notes:
     members: Count  # asked for at first; those that failed have no steps
     rows: Count
     validation: Validation | None
+    refitted: bool  # whether the model has learned from the rows whose errors it keeps
     fit_seconds: Annotated[float, Range(0, 1e12)]
     target_names: list[str] | None
     feature_names: list[str] | None
@@ -85,6 +87,7 @@ _ARGUMENTS: dict[str, Any] = {
     "epochs": int | None,
     "early_stopping": Switch,
     "validation_fraction": float,
+    "conformal_fraction": float,
     "min_rows": int,
     "gamma": float | None,
     "gamma_per_label": Switch,
@@ -122,12 +125,15 @@ def check_shapes(notes: Notes, spec: Spec, shapes: Shapes) -> None:
     members = len(notes.steps)
     rows, scores = (shapes[name].shape[:1] if name in shapes else () for name in ("training_sample", "familiarity"))
     _require(scores <= (MAX_SCORES,), f"familiarity has more than {MAX_SCORES} scores")
+    errors = shapes["conformal"].shape[:1] if "conformal" in shapes else ()
+    _require(errors <= (conformal.MAX_SCORES,), f"conformal has more than {conformal.MAX_SCORES} rows")
     wanted = {
         **{f"calibration.{name}": jax.ShapeDtypeStruct((members,), np.float32) for name in Calibration._fields},
         "shift": jax.ShapeDtypeStruct((spec.outputs,), np.float64),
         "scale": jax.ShapeDtypeStruct((spec.outputs,), np.float64),
         "training_sample": jax.ShapeDtypeStruct((*rows, spec.width), np.float32),
         "familiarity": jax.ShapeDtypeStruct(scores, np.float64),
+        "conformal": jax.ShapeDtypeStruct((*errors, spec.outputs), np.float64),
     }
     networks = ("weights", "contrast") if notes.contrast is not None else ("weights",)
     _same(wanted, {name: shape for name, shape in shapes.items() if not name.startswith(networks)})
@@ -155,6 +161,8 @@ def check_values(arrays: dict[str, np.ndarray]) -> None:
     shares = arrays["calibration.share"]
     _require((shares >= 0).all() and abs(shares.sum() - 1) < 1e-3, "shares of members do not sum to 1")
     _require((arrays["familiarity"] >= 0).all(), "familiarity has scores below 0")
+    errors = arrays["conformal"]
+    _require((errors >= 0).all() and (np.diff(errors, axis=0) >= 0).all(), "conformal is below 0, or not ascending")
     _require((np.abs(arrays["shift"]) <= 2 * LARGEST).all(), f"shift is above {LARGEST:g}")
     scale = arrays["scale"]
     _require(

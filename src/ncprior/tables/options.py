@@ -87,6 +87,7 @@ class FitOptions:
     epochs: int | None = None
     early_stopping: bool = True
     validation_fraction: float = 0.1
+    conformal_fraction: float = 0.0
     min_rows: int = 3
     gamma: float | None = None
     gamma_per_label: bool = True
@@ -190,7 +191,7 @@ class FitOptions:
         if not np.iterable(self.hidden) or not list(self.hidden) or not all(map(_is_count, self.hidden)):
             what = "hidden must be whole numbers of units, one for each layer, such as (128, 128)"
             raise UserError(f"{what}, got {self.hidden!r}")
-        for name in ("learning_rate", "gamma", "output_scale", "validation_fraction", "flip"):
+        for name in ("learning_rate", "gamma", "output_scale", "validation_fraction", "conformal_fraction", "flip"):
             if not isinstance(getattr(self, name), numbers.Real) and not (name == "gamma" and self.gamma is None):
                 raise UserError(f"{name} must be a number, got {getattr(self, name)!r}")
         for name in ("early_stopping", "gamma_per_label", "warm_start"):
@@ -200,6 +201,8 @@ class FitOptions:
             raise UserError(f"output_scale must be above 0 and finite, got {self.output_scale}")
         if not 0 < self.validation_fraction <= 0.3:
             raise UserError(f"validation_fraction must be above 0 and at most 0.3, got {self.validation_fraction}")
+        if not 0 <= self.conformal_fraction <= 0.5:
+            raise UserError(f"conformal_fraction must be from 0 to 0.5, got {self.conformal_fraction}")
         if not 0 <= self.flip <= 1:
             raise UserError(f"flip must be between 0 and 1, got {self.flip}")
         for scale in self.input_scale.values() if isinstance(self.input_scale, Mapping) else [self.input_scale]:

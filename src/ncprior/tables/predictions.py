@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from ncprior.core.acquisition import Score, score_of
 from ncprior.core.prediction import MixturePrediction, heavy_tailed
 from ncprior.errors import UserError
+from ncprior.tables.conformal import NOTHING, Conformal
 from ncprior.tables.familiarity import Familiarity, novelty
 from ncprior.tables.programs import CDF, LOG_PROB, MEAN, NOISE, QUANTILE, STD, UNCERTAINTY, chunked
 
@@ -23,6 +24,7 @@ class Distribution(NamedTuple):
     scale: np.ndarray
     flat: bool
     reference: Familiarity  # scores of rows that are like those of training
+    conformal: Conformal = NOTHING  # errors of such rows
 
     def _values(self, function: Callable[..., Array], *arrays: np.ndarray) -> np.ndarray:
         return np.asarray(chunked(function, self.standardised, *arrays), np.float64)
@@ -59,8 +61,23 @@ class Distribution(NamedTuple):
         """
         return self.reference(novelty(chunked(UNCERTAINTY, self.standardised)))
 
-    def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """The central interval that holds the target with this probability."""
+    def interval(self, level: float = 0.9, *, guaranteed: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """The central interval that holds the target with this probability.
+
+        Args:
+            level: The probability.
+            guaranteed: Whether it is the conformal interval, mean and so many standard deviations: of new rows like
+                those of training it holds at least this share, of each output, however wrong the model is. The
+                guarantee is for rows that are drawn as those of training were, all together, and neither for rows off
+                the data nor for each row. See `ncprior.tables.conformal.Conformal`, and for what it takes the argument
+                ``conformal_fraction`` of `NCPRegressor`.
+
+        Raises:
+            UserError: If a guarantee is asked for, and too few rows were held out for it.
+        """
+        if guaranteed:
+            reach = self._shaped(self.conformal.factor(level)) * self.std
+            return self.mean - reach, self.mean + reach
         return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
 
     def quantile(self, probability: ArrayLike) -> np.ndarray:

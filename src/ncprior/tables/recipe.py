@@ -55,6 +55,11 @@ class LabelledTable(NamedTuple):
     flat: bool = False  # whether the targets had one axis
     target_names: list[str] | None = None
 
+    def take(self, rows: np.ndarray) -> "LabelledTable":
+        """Some of the rows, by their numbers."""
+        weights = None if self.weights is None else self.weights[rows]
+        return self._replace(table=self.table.take(rows), targets=self.targets[rows], weights=weights)
+
 
 class RowOrder(NamedTuple):
     """An order of the rows that does not depend on the table's, so that neither does what is learned.
@@ -123,7 +128,7 @@ def check_rows(inputs: np.ndarray, order: RowOrder, min_rows: int) -> None:
     if inputs.shape[1] == 1:  # the one that says whether something is unexpected
         warnings.warn(
             "no column varies that a model can use: nothing is learned but the mean and the spread of the target",
-            stacklevel=5,  # the line that calls `NCPRegressor.fit`
+            stacklevel=6,  # the line that calls `NCPRegressor.fit`
         )
 
 

@@ -27,6 +27,7 @@ from ncprior.files import explained, written
 from ncprior.schema import conform
 from ncprior.tables import model_schema
 from ncprior.tables.calibration import Calibration
+from ncprior.tables.conformal import Conformal
 from ncprior.tables.contrast import NETWORKS
 from ncprior.tables.familiarity import Familiarity
 from ncprior.tables.fitting import Contrast, Fitted
@@ -66,6 +67,7 @@ def save(path: Path, model: SavedModel, options_of: OptionsOf) -> None:
     arrays |= {
         "training_sample": np.ascontiguousarray(fitted.training_sample),
         "familiarity": fitted.familiarity.scores,
+        "conformal": fitted.conformal.scores.reshape(-1, spec.outputs),
     }
     notes = {
         "format": FORMAT,
@@ -83,6 +85,7 @@ def save(path: Path, model: SavedModel, options_of: OptionsOf) -> None:
         "members": fitted.members,
         "rows": fitted.rows,
         "validation": fitted.validation,
+        "refitted": fitted.conformal.refitted,
         "fit_seconds": fitted.seconds,
         "target_names": fitted.target_names,
         "feature_names": model.feature_names,
@@ -179,6 +182,7 @@ def _restore(
         flat=notes.flat,
         target_names=notes.target_names,
         familiarity=Familiarity.of(arrays["familiarity"]),
+        conformal=Conformal(arrays["conformal"], notes.refitted),
         contrast=None if contrast_spec is None else Contrast(contrast_spec, *others),
         seconds=notes.fit_seconds,
     )

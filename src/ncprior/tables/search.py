@@ -6,7 +6,7 @@ rows have is that of the whole table, so that the same programs serve the search
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Annotated, NamedTuple, TypedDict
 
@@ -19,14 +19,15 @@ from ncprior.core.prediction import MixturePrediction, Predictive, mix, with_min
 from ncprior.schema import AnyFloat, Range
 from ncprior.tables import contrast as contrast_networks
 from ncprior.tables.calibration import EXPONENT, Calibration, refit_noise_factor
+from ncprior.tables.conformal import NOTHING, Conformal, scores_of
 from ncprior.tables.ensemble import Stretch, TableInfo
-from ncprior.tables.familiarity import held_out_novelty
+from ncprior.tables.familiarity import held_out_novelty, with_known_surroundings
 from ncprior.tables.families import Family, families
 from ncprior.tables.held_out import HeldOutPredictions
 from ncprior.tables.holdout import Holdout, Stopping, hold_out, holdout_indices
 from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.options import FitOptions
-from ncprior.tables.programs import CDF, LOG_PROB, MEAN, Engine, Spec, chunked
+from ncprior.tables.programs import CDF, LOG_PROB, MEAN, STD, Engine, Spec, chunked
 from ncprior.tables.progress import FitProgress, ProgressCallback
 from ncprior.tables.recipe import (
     MANY_ROWS,
@@ -71,6 +72,7 @@ class SearchResult(NamedTuple):
     validation: Validation | None = None
     novelty: np.ndarray = np.zeros(0)  # scores of held-out rows, see `ncprior.tables.familiarity`
     held_out: np.ndarray | None = None  # numbers of the rows that were held out at random
+    conformal: Conformal = NOTHING  # errors of these rows
 
 
 class ContrastData(NamedTuple):
@@ -213,11 +215,18 @@ def search(
     halves = [held_out.counts * np.stack([np.ones_like(gap_rows), in_half[random_rows] != i], 1) for i in (0, 1)]
     predicted = ensemble.predict_rows(weights, rows, random)
     calibrations = [calibrated(counts, searching) for counts in halves]
-    validation = _validate(predicted, said, calibrations, half=half, training=training, rows=random)
     in_gap = np.stack([np.asarray(one.random_in_gap) for one in holdouts])
+    mixtures = list(_of_halves(predicted, said, calibrations, half, learned=training.encoder.width > 1))
+    validation = _validate(mixtures, training=training, rows=random)
+    conformal = NOTHING
+    if order.weights is None and not repeated:  # else rows are not exchangeable
+        # Of copies, which are held out together, one counts: they are not independent.
+        first_copy = np.unique(group, return_index=True)[1]
+        errors = _relative_errors(mixtures, in_gap, training.standardised[random])[first_copy]
+        conformal = Conformal.of(errors, seed=seed, refitted=True)
     scores = held_out_novelty(calibrated(held_out.counts, searching), predicted, said, in_gap)
     rows_held_out = np.unique(order.indices[random])
-    return SearchResult(steps, calibrated(held_out.counts, final), validation, scores, rows_held_out)
+    return SearchResult(steps, calibrated(held_out.counts, final), validation, scores, rows_held_out, conformal)
 
 
 def member_data(
@@ -345,19 +354,22 @@ def _row_scores(mixture: MixturePrediction, truth: np.ndarray) -> _RowScores:
     )
 
 
-def _validate(
+class _Half(NamedTuple):
+    """The prediction of some of the rows that none of the members had seen, with what the others say of calibration."""
+
+    rows: np.ndarray
+    mixture: MixturePrediction
+
+
+def _of_halves(
     predicted: Predictive,
     contrast: np.ndarray | None,
     calibrations: list[Calibration],
-    *,
     half: np.ndarray,
-    training: TrainingRows,
-    rows: np.ndarray,
-) -> Validation:
-    """Scores of the mixture on rows that none of the members had seen, each half with its own calibration."""
-    order = training.order
-    truth = training.standardised[rows]
-    error, density, inside = (np.empty(truth.shape) for _ in range(3))
+    *,
+    learned: bool,
+) -> Iterator[_Half]:
+    """Predictions of rows that none of the members had seen, each half with its own calibration."""
     for i, calibration in enumerate(calibrations):
         some = np.flatnonzero(half == i)
         if not len(some):
@@ -365,8 +377,24 @@ def _validate(
         of_half = jax.tree.map(lambda leaf, some=some: leaf[:, some], predicted)
         part = calibration.apply(of_half, None if contrast is None else contrast[:, some])
         mixture = mix(part, calibration.share)
-        if training.encoder.width == 1:  # as `Fitted` predicts without inputs
-            mixture = with_minimum_std(mixture, 1.0)
+        yield _Half(some, mixture if learned else with_minimum_std(mixture, 1.0))  # as `Fitted` without inputs
+
+
+def _relative_errors(halves: Sequence[_Half], in_gap: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Scores of the rows for `Conformal`, by the members that know what is around them, as all do in the end."""
+    errors = np.empty(truth.shape)
+    for rows, mixture in halves:
+        known = with_known_surroundings(mixture, in_gap[:, rows])
+        errors[rows] = scores_of(chunked(MEAN, known), chunked(STD, known), truth[rows])
+    return errors
+
+
+def _validate(halves: Sequence[_Half], *, training: TrainingRows, rows: np.ndarray) -> Validation:
+    """Scores of the predictions of these rows."""
+    order = training.order
+    truth = training.standardised[rows]
+    error, density, inside = (np.empty(truth.shape) for _ in range(3))
+    for some, mixture in halves:
         error[some], density[some], inside[some] = _row_scores(mixture, truth[some])
     mean = partial(np.average, axis=0, weights=None if order.weights is None else order.weights[rows])
     flat = truth.shape[1] == 1

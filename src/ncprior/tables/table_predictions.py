@@ -147,6 +147,7 @@ class Job:
         options: What is known about the dialect of text files.
         level: Probability of the interval.
         flag_below: Familiarity below which rows are marked; None for no marks.
+        guaranteed: Whether the interval is the conformal one.
     """
 
     model: ModelFile
@@ -155,6 +156,7 @@ class Job:
     options: DialectOptions
     level: float
     flag_below: float | None = None
+    guaranteed: bool = False
 
     def pieces(self, unit: Unit, totals: Totals, first_row: int = 1) -> Iterator[pa.Table]:
         """The rows of a unit with their predictions, piece by piece, which are added to the totals."""
@@ -162,7 +164,7 @@ class Job:
         targets = target_names(model)
         for piece in table_files.stream(self.table, schema=self.types, options=self.options, units=[unit]):
             prediction = model.predict_piece(piece, first_row=first_row)
-            columns = prediction_columns(prediction, targets, self.level)
+            columns = prediction_columns(prediction, targets, self.level, guaranteed=self.guaranteed)
             columns |= familiarity_columns(prediction, self.flag_below)
             totals.scores.add(piece, prediction, columns, first_row)
             totals.unlike_rows += int((columns["familiarity"] < UNLIKE).sum())
