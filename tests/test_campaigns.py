@@ -61,7 +61,8 @@ class Means:
         return {"seed": self.seed}
 
 
-def train(_, targets, spec, seed):
+def train(_, targets, spec, seed, unlabelled=None):
+    Means.unlabelled = unlabelled
     return Means(targets, spec, seed)
 
 
@@ -437,9 +438,9 @@ def test_a_worker_that_dies_is_replaced(campaign, clock):
     def die(*_):
         raise SystemExit("killed")
 
-    def trains_beside(inputs, targets, spec, seed):
+    def trains_beside(inputs, targets, spec, seed, unlabelled):
         assert work(campaign, train) is None  # one worker at a time
-        return train(inputs, targets, spec, seed)
+        return train(inputs, targets, spec, seed, unlabelled)
 
     values = {"campaign": campaign.id, "labels_through": 20, "labels": 20, "metrics": {}, "state": "training"}
     claim = schema.model.insert().values(**values, started_at=clock(), heartbeat=clock())

@@ -29,6 +29,7 @@ class Spec:
         stop_error: The RMSE on audit rows below which to stop.
         stop_patience: Labels over which the error must have fallen for the campaign to go on.
         given: Rows whose labels were known at the beginning.
+        unlabelled: Whether models are taught to be unsure where the pool is, by its inputs.
         fit: Parameters of `NCPRegressor` by name.
     """
 
@@ -43,6 +44,7 @@ class Spec:
     stop_error: float | None = None
     stop_patience: int | None = None
     given: int = 0
+    unlabelled: bool = True
     fit: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -35,8 +35,8 @@ class CampaignModel(Protocol):
         """What to remember of its training."""
 
 
-Trainer: TypeAlias = Callable[[pa.Table, np.ndarray, Spec, int], CampaignModel]
-"""Trains a model: inputs, targets ``[rows, targets]``, the campaign's spec, and a seed."""
+Trainer: TypeAlias = Callable[[pa.Table, np.ndarray, Spec, int, pa.Table | None], CampaignModel]
+"""Trains a model: inputs, targets ``[rows, targets]``, the campaign's spec, a seed, and rows of the pool, or None."""
 
 Loader: TypeAlias = Callable[[bytes, Spec, int], CampaignModel]
 """Reads a model from its file, for a spec and with a seed for draws."""
@@ -49,12 +49,14 @@ class NCPModel:
         self.estimator, self.spec, self.seed = estimator, spec, seed
 
     @classmethod
-    def train(cls, inputs: pa.Table, targets: np.ndarray, spec: Spec, seed: int) -> "NCPModel":
-        """A model of all labels."""
+    def train(
+        cls, inputs: pa.Table, targets: np.ndarray, spec: Spec, seed: int, unlabelled: pa.Table | None
+    ) -> "NCPModel":
+        """A model of all labels, which is taught to be unsure where unlabelled rows are."""
         from ncprior.tables.estimator import NCPRegressor
 
         estimator = NCPRegressor(random_state=seed, **spec.fit)
-        estimator.fit_subset(inputs, targets)  # columns of a few rows may look like mistakes
+        estimator.fit_subset(inputs, targets, unlabelled)  # columns of a few rows may look like mistakes
         estimator.target_names_ = list(spec.targets)
         return cls(estimator, spec, seed)
 

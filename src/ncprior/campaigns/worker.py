@@ -76,6 +76,13 @@ class _Labels(NamedTuple):
     targets: np.ndarray
 
 
+class _Candidates(NamedTuple):
+    """Rows of the pool from which a model picks."""
+
+    inputs: pa.Table
+    keys: list[str]
+
+
 def work(campaign: Campaign, train: Trainer = NCPModel.train, load: Loader = NCPModel.load) -> Worked | None:
     """Trains a model and fills the queue, if there is reason to.
 
@@ -93,12 +100,14 @@ def work(campaign: Campaign, train: Trainer = NCPModel.train, load: Loader = NCP
     if task is None:
         return None
     if not task.train:
-        return _finish(campaign, task, _loaded(campaign, task.model, load), None)
+        return _finish(campaign, task, _loaded(campaign, task.model, load), _draw_candidates(campaign, task))
     with _heartbeat(campaign, task.model), _noting_failure(campaign, task.model):
         known = campaign.database.read(lambda connection: _labelled(connection, campaign))
         seed = (campaign.spec.seed + task.model) % 2**31
-        trained = train(from_json(known.inputs, campaign.spec.inputs), known.targets, campaign.spec, seed)
-        return _finish(campaign, task, trained, known)
+        drawn = _draw_candidates(campaign, task)
+        unlabelled = drawn.inputs if campaign.spec.unlabelled and drawn.keys else None
+        inputs = from_json(known.inputs, campaign.spec.inputs)
+        return _finish(campaign, task, train(inputs, known.targets, campaign.spec, seed, unlabelled), drawn, known)
 
 
 def _claim(connection: Connection, campaign: Campaign) -> _Task | None:
@@ -148,15 +157,25 @@ def _loaded(campaign: Campaign, model_id: int, load: Loader) -> CampaignModel:
     return load(found.content, campaign.spec, found.metrics.get("seed", 0))
 
 
-def _finish(campaign: Campaign, task: _Task, trained: CampaignModel, known: _Labels | None) -> Worked:
+def _draw_candidates(campaign: Campaign, task: _Task) -> _Candidates:
+    """Rows of the pool at random, others whenever more rows have been touched."""
+    touched = campaign.database.read(lambda connection: _present(connection, campaign)[0])
+    generator = np.random.default_rng((campaign.spec.seed, task.model, len(touched)))
+    pool = campaign.pool
+    many = pool.rows > _CANDIDATES
+    places = np.sort(generator.choice(pool.rows, _CANDIDATES, replace=False)) if many else np.arange(pool.rows)
+    return _Candidates(*pool.take_table(places))
+
+
+def _finish(
+    campaign: Campaign, task: _Task, trained: CampaignModel, drawn: _Candidates, known: _Labels | None = None
+) -> Worked:
     """Ranks candidates, predicts what may be labelled next, and writes it all at once."""
     learned = known or campaign.database.read(lambda connection: _labelled(connection, campaign))
     touched, held, audits = campaign.database.read(lambda connection: _present(connection, campaign))
     generator = np.random.default_rng((campaign.spec.seed, task.model, len(touched)))
     pool = campaign.pool
-    many = pool.rows > _CANDIDATES
-    places = np.sort(generator.choice(pool.rows, _CANDIDATES, replace=False)) if many else np.arange(pool.rows)
-    candidates, keys = pool.take_table(places)
+    candidates, keys = drawn
     excluded = np.array([key in touched for key in keys])
     count = min(LENGTH, int((~excluded).sum()))
     sample = generator.permutation(len(learned.inputs))[:_KNOWN]

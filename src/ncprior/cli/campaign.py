@@ -100,6 +100,9 @@ def create(
     lease: Annotated[str, typer.Option(metavar="TIME", help="How long a row is out, unless ask says: 3d, 12h.")] = "3d",
     members: Annotated[int | None, typer.Option(help="Networks of a model, as in ncprior fit. \\[default: 8]")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the rows, as in ncprior fit.")] = None,
+    unlabelled: Annotated[
+        bool, typer.Option(help="Teach models to be unsure where the pool is, by its inputs; see ncprior fit.")
+    ] = True,
     seed: Annotated[int, typer.Option(help="Of the draws and the models.")] = 0,
     storage: StorageOption = None,
     as_json: JsonOption = False,
@@ -121,7 +124,7 @@ def create(
         made = Campaign.create(
             name, pool=pool, id=id_column, target=target, labelled=labelled, inputs=split_names(inputs or ""),
             storage=storage, budget=budget, stop_error=stop_error, stop_patience=stop_patience, audit=audit,
-            replicates=replicates, lease=lease, seed=seed, fit=fit,
+            replicates=replicates, lease=lease, seed=seed, unlabelled=unlabelled, fit=fit,
         )  # fmt: skip
         status = made.status()
         made.database.close()

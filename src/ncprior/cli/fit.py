@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from ncprior.data.formats.dialect import DialectOptions
     from ncprior.tables.estimator import NCPRegressor
 
 MOST_COMPARED = 1_000
@@ -47,6 +48,14 @@ def fit(
     out: Annotated[Path, typer.Option(help="File for the model, such as model.ncp.")],
     inputs: InputsOption = None,
     exclude_columns: ExcludeOption = None,
+    unlabelled: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="POOL",
+            help="File or folder of rows without the target, such as those to be predicted: the model learns to be "
+            "unsure where they are and the rows of TABLE are not.",
+        ),
+    ] = None,
     method: Annotated[str, typer.Option(help="ncp, det, det+ncp, bbb, bbb+ncp, odc+ncp or deep+ncp.")] = "ncp",
     members: Annotated[int | None, typer.Option(help="Networks in the ensemble. \\[default: 8]")] = None,
     epochs: Annotated[
@@ -81,6 +90,8 @@ def fit(
       ncprior fit houses.csv --target price --out houses.ncp
 
       ncprior fit trips/ --target minutes --target cost --inputs from,to,start --out trips.ncp
+
+      ncprior fit measured.csv --target yield --unlabelled candidates.parquet --out yield.ncp
     """
     check_out(out, force)
     check_seed(seed)
@@ -125,7 +136,8 @@ def fit(
             **{name: value for name, value in given.items() if value is not None},
         )
         truth = truth[there]
-        model.fit(rows, truth[:, 0] if len(targets) == 1 else truth)
+        pool = None if unlabelled is None else read_unlabelled(unlabelled, rows, options, seed)
+        model.fit(rows, truth[:, 0] if len(targets) == 1 else truth, X_unlabelled=pool)
         model.target_names_ = targets
         model.save(out)
     if quiet:
@@ -139,6 +151,7 @@ def fit(
             "targets": targets,
             "rows": int(there.sum()),
             "rows_without_target": int((~there).sum()),
+            "unlabelled_rows": model.fitted_.unlabelled,
             "rows_set_apart": int(there.sum()) - model.n_rows_,
             "columns": [{"name": c.name, "kind": c.kind, "treatment": c.treatment} for c in model.encoder_.columns],
             "look_at": [
@@ -154,6 +167,22 @@ def fit(
             print_json(summary)
         else:
             print_fit(summary, explain=explain)
+
+
+def read_unlabelled(path: Path, rows: "pa.Table", options: "DialectOptions", seed: int) -> "pa.Table":
+    """Rows without the target, drawn from a file or folder in one pass, with the columns of the training rows."""
+    from ncprior.data import table_files
+    from ncprior.data.encoding import Encoder
+    from ncprior.tables.columns import dialect_of, input_types, used_columns
+    from ncprior.tables.unlabelled import draw
+
+    if str(path) == STANDARD:
+        raise UserError("--unlabelled -: only the table can come in on standard input; give a file or a folder")
+    encoder = Encoder.fit(rows)
+    known = dialect_of(encoder, options)
+    say_dialect(path, known)
+    names = used_columns(encoder) or None
+    return draw(table_files.stream(path, names, schema=input_types(encoder), options=known), seed)
 
 
 def boosted_trees(model: "NCPRegressor", rows: "pa.Table", targets: "dict[str, np.ndarray]") -> dict[str, float]:

@@ -94,6 +94,6 @@ def merge(
         if as_json:
             print_json(summary)
         else:
-            inputs = set(used_columns(loaded)) - {id_column}
+            inputs = set(used_columns(loaded.encoder_)) - {id_column}
             shown = rows.select([name for name in rows.column_names if name not in inputs])
             print_suggest(summary, shown, explain=explain, stderr=str(out) == STANDARD)

@@ -132,10 +132,12 @@ def predict(
         loaded = file.load()
         if guaranteed:
             loaded.fitted_.conformal.factor(level)  # raises before anything is read or written
-        options = dialect_of(loaded, known)
+        options = dialect_of(loaded.encoder_, known)
         read_with = say_dialect(place, options)
         targets = target_names(loaded)
-        types = kept_types(loaded, place, out if single else Path("part.parquet"), options) | input_types(loaded)
+        types = kept_types(loaded, place, out if single else Path("part.parquet"), options) | input_types(
+            loaded.encoder_
+        )
         if single:
             check_held(single, table_files.schema_of(place, schema=types, options=options))
         job = Job(file, place.absolute(), types, options, level, flag_below, guaranteed)

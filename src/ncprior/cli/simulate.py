@@ -65,6 +65,9 @@ def simulate(
     rows: Annotated[
         int | None, typer.Option(help="Use at most this many rows, drawn at random. \\[default: 20000; quick: 5000]")
     ] = None,
+    unlabelled: Annotated[
+        bool, typer.Option(help="Teach models to be unsure where the pool is, by its inputs; see ncprior fit.")
+    ] = True,
     quick: Annotated[bool, typer.Option("--quick", help="Two networks, two seeds, 100 labels.")] = False,
     change: SetOption = None,
     engine: EngineOption = "local",
@@ -111,6 +114,7 @@ def simulate(
         dialect=recorded(options),
         initial=initial,
         batch=batch,
+        unlabelled=unlabelled,
         **{**fast, **{name: value for name, value in given.items() if value is not None}},
         estimator={
             **(experiment.QUICK_ESTIMATOR if quick else experiment.ESTIMATOR),

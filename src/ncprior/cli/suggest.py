@@ -126,7 +126,7 @@ def suggest(
         from ncprior.tables.table_predictions import ModelFile
     with stoppable(), kept_place(out, force, pool), incoming(pool) as place:
         loaded = NCPRegressor.load(model)
-        options = dialect_of(loaded, known)
+        options = dialect_of(loaded.encoder_, known)
         read_with = say_dialect(place, options)
         picker = Picker(count, acquisition, temperature, seed, id_column, options)
         if out:
@@ -173,7 +173,7 @@ def suggest(
         if as_json:
             print_json(summary)
         else:
-            inputs = set(used_columns(loaded)) - {id_column}
+            inputs = set(used_columns(loaded.encoder_)) - {id_column}
             shown = rows.select([name for name in rows.column_names if name not in inputs])
             print_suggest(summary, shown, explain=explain, stderr=str(out) == STANDARD)
 

@@ -40,6 +40,8 @@ class FitSummary(TypedDict):
     targets: list[str]
     rows: int
     rows_without_target: int
+    unlabelled_rows: int
+    """Rows without the target that were contrast points, at most 16,384."""
     rows_set_apart: int
     """Rows that nothing was learned from, for guaranteed intervals."""
     columns: list[ColumnSummary]
@@ -141,6 +143,8 @@ def print_fit(summary: FitSummary, *, explain: bool = False) -> None:
         rows += f" ({dropped:,} more have no value of {' and '.join(summary['targets'])} and were left out)"
     if apart := summary["rows_set_apart"]:
         rows += f" ({apart:,} of them set apart for guaranteed intervals)"
+    if pool := summary["unlabelled_rows"]:
+        rows += f", {pool:,} unlabelled rows as contrast"
     steps = f"up to {max(summary['steps']):,} training steps, {summary['seconds']:.1f} s"
     console.print(f"{rows}, {steps}", soft_wrap=True)
     if held := summary["held_out"]:

@@ -27,6 +27,7 @@ from ncprior.experiments.scores import predict, scores
 from ncprior.experiments.variants import Arguments
 from ncprior.tables.batches import DEFAULT_RULE, acquisitions
 from ncprior.tables.estimator import NCPRegressor
+from ncprior.tables.options import FitOptions
 
 NAME = "simulate"
 CONTROL = "random"
@@ -67,6 +68,8 @@ class Config:
     """Largest number of rows to use, drawn at random; None for all."""
     dialect: dict[str, str | int] = field(default_factory=dict)
     """What is known about the dialect of a text file: arguments of `DialectOptions`."""
+    unlabelled: bool = True
+    """Whether models are taught to be unsure where the pool is, if their method can be."""
     estimator: Arguments = field(default_factory=lambda: dict(ESTIMATOR))
     """Arguments of `NCPRegressor`."""
 
@@ -280,14 +283,16 @@ def advance(config: Config, data: Labelled, run: Run, batch: int) -> Run:
     inputs, targets = data.take(labels)
     # A simulation may begin with two labels, which are too few to learn from.
     model = NCPRegressor(**{"min_rows": 1, **config.estimator}, random_state=int(fit_seed % 2**31))
-    model.fit_subset(inputs, targets)  # `load` has checked the whole table
+    taken = np.zeros(len(data.targets), bool)
+    taken[run["test"]] = taken[labels] = True
+    pool = np.flatnonzero(~taken)
+    asked = config.unlabelled and FitOptions.of(model, check_effects=False).why_no_unlabelled is None
+    # `load` has checked the whole table.
+    model.fit_subset(inputs, targets, X_unlabelled=data.take(pool)[0] if asked else None)
     test_inputs, test_targets = data.take(np.array(run["test"]))
     found = scores(predict(model, test_inputs), test_targets)
     chosen = labels[:0]
     if batch:
-        taken = np.zeros(len(data.targets), bool)
-        taken[run["test"]] = taken[labels] = True
-        pool = np.flatnonzero(~taken)
         picked = model.suggest(
             data.take(pool)[0], batch, acquisition=rule, labelled=inputs, random_state=int(draw_seed % 2**31)
         )

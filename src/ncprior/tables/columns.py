@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ncprior.data import table_files
+from ncprior.data.encoding import Encoder
 from ncprior.data.formats.dialect import DialectOptions
 from ncprior.data.formats.text_columns import written
 from ncprior.tables import reasons
@@ -16,10 +17,10 @@ from ncprior.tables.estimator import NCPRegressor
 from ncprior.tables.predictions import Distribution
 
 
-def input_types(model: NCPRegressor) -> dict[str, pa.DataType]:
+def input_types(encoder: Encoder) -> dict[str, pa.DataType]:
     """Types of CSV columns as in training, so that they do not depend on the first rows of another file."""
     types = {"number": pa.float64(), "category": pa.string()}
-    return {column.name: types[column.kind] for column in model.encoder_.columns if column.kind in types}
+    return {column.name: types[column.kind] for column in encoder.columns if column.kind in types}
 
 
 def kept_types(model: NCPRegressor, path: Path, out: Path | None, options: DialectOptions) -> dict[str, pa.DataType]:
@@ -27,7 +28,7 @@ def kept_types(model: NCPRegressor, path: Path, out: Path | None, options: Diale
 
     If Parquet is written, only what could be read in two ways is text. A target with units is read as its numbers.
     """
-    used, targets = set(used_columns(model)), target_names(model)
+    used, targets = set(used_columns(model.encoder_)), target_names(model)
     kept = {}
     for field in table_files.schema_of(path, options=options):
         if field.name in used or (field.name in targets and any(written(field))):
@@ -37,14 +38,14 @@ def kept_types(model: NCPRegressor, path: Path, out: Path | None, options: Diale
     return kept
 
 
-def dialect_of(model: NCPRegressor, options: DialectOptions) -> DialectOptions:
+def dialect_of(encoder: Encoder, options: DialectOptions) -> DialectOptions:
     """The options, with how the training table was written for what a file leaves open."""
-    return replace(options, trained_decimal=model.encoder_.decimal, trained_dates=model.encoder_.dates)
+    return replace(options, trained_decimal=encoder.decimal, trained_dates=encoder.dates)
 
 
-def used_columns(model: NCPRegressor) -> list[str]:
+def used_columns(encoder: Encoder) -> list[str]:
     """The columns that a model needs of a table."""
-    return [column.name for column in model.encoder_.columns if column.kind != "left out"]
+    return [column.name for column in encoder.columns if column.kind != "left out"]
 
 
 def target_names(model: NCPRegressor) -> list[str]:

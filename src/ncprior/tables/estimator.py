@@ -33,6 +33,7 @@ from ncprior.tables.programs import TrunkFactory
 from ncprior.tables.progress import FitProgress, progress_bar
 from ncprior.tables.recipe import LabelledTable
 from ncprior.tables.search import Validation
+from ncprior.tables.unlabelled import draw
 
 
 class DataFrameLike(Protocol):
@@ -175,7 +176,13 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: TableLike, y: TargetsLike, sample_weight: ArrayLike | None = None) -> "NCPRegressor":  # noqa: N803
+    def fit(
+        self,
+        X: TableLike,  # noqa: N803
+        y: TargetsLike,
+        sample_weight: ArrayLike | None = None,
+        X_unlabelled: TableLike | None = None,  # noqa: N803
+    ) -> "NCPRegressor":
         """Train the ensemble.
 
         Args:
@@ -184,6 +191,9 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             sample_weight: Weights of the rows; 0 leaves a row out. Whole numbers are counts: a row of weight 3 stands
                 for three equal rows, as long as the counts sum to at most ten times the rows. Others are relative: only
                 their proportions matter, and ``w`` and ``2 w`` give the same model unless one of them is whole.
+            X_unlabelled: Rows without targets, with the columns of X, such as those that will be predicted: the model
+                learns to be unsure where they are and the rows of X are not. For the method ``ncp``; at most 16,384 of
+                them, drawn at random, are used.
 
         Returns:
             The estimator itself.
@@ -191,9 +201,15 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         Raises:
             UserError: If parameters, rows or targets have no meaning.
         """
-        return self._learn(X, y, sample_weight, resume=self.warm_start and hasattr(self, "fitted_"))
+        resume = self.warm_start and hasattr(self, "fitted_")
+        return self._learn(X, y, sample_weight, unlabelled=X_unlabelled, resume=resume)
 
-    def fit_subset(self, X: TableLike, y: TargetsLike) -> "NCPRegressor":  # noqa: N803
+    def fit_subset(
+        self,
+        X: TableLike,  # noqa: N803
+        y: TargetsLike,
+        X_unlabelled: TableLike | None = None,  # noqa: N803
+    ) -> "NCPRegressor":
         """`fit` for some rows of a table that was checked as a whole by `ncprior.data.labelled.check_inputs`.
 
         `fit` refuses tables with columns that look like mistakes. A few rows of a good table may look like that, too.
@@ -201,13 +217,20 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         Args:
             X: Rows.
             y: Their targets.
+            X_unlabelled: Rows without targets, see `fit`.
 
         Returns:
             The estimator itself.
         """
-        return self._learn(X, y, check=False)
+        return self._learn(X, y, unlabelled=X_unlabelled, check=False)
 
-    def partial_fit(self, X: TableLike, y: TargetsLike, sample_weight: ArrayLike | None = None) -> "NCPRegressor":  # noqa: N803
+    def partial_fit(
+        self,
+        X: TableLike,  # noqa: N803
+        y: TargetsLike,
+        sample_weight: ArrayLike | None = None,
+        X_unlabelled: TableLike | None = None,  # noqa: N803
+    ) -> "NCPRegressor":
         """Train one epoch on new rows, from the present weights. The first call is a `fit` of one epoch.
 
         Args:
@@ -215,11 +238,12 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             y: Their targets.
             sample_weight: Their weights, see `fit`. For the prior, each row of earlier calls counts as one label,
                 whatever its relative weight was.
+            X_unlabelled: Rows without targets, see `fit`; to be given in every call, or in none.
 
         Returns:
             The estimator itself.
         """
-        return self._learn(X, y, sample_weight, resume=hasattr(self, "fitted_"), epochs=1)
+        return self._learn(X, y, sample_weight, unlabelled=X_unlabelled, resume=hasattr(self, "fitted_"), epochs=1)
 
     @overload
     def predict(self, X: TableLike, return_std: Literal[False] = False) -> np.ndarray: ...  # noqa: N803
@@ -423,6 +447,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         y: TargetsLike,
         sample_weight: ArrayLike | None = None,
         *,
+        unlabelled: TableLike | None = None,
         resume: bool = False,
         epochs: int | None = None,
         check: bool = True,
@@ -441,6 +466,10 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         if sample_weight is not None:
             labelled = _weighted(labelled, _check_sample_weight(sample_weight, np.zeros(table.num_rows)))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if unlabelled is not None:
+            if why := options.why_no_unlabelled:
+                raise UserError(f"unlabelled rows (X_unlabelled) have no effect with {why}; leave them out")
+            labelled = labelled._replace(unlabelled=draw([self._unlabelled(unlabelled, table)], seed))
         if resume and flat != self.fitted_.flat:
             raise UserError("y has another number of axes or outputs than before; give it in the same shape")
         with progress_bar(self.verbose, self.callbacks) as report:
@@ -473,6 +502,16 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             # If only one of the tables has names, columns are taken in their order; scikit-learn has warned of it.
             table = table.rename_columns([column.name for column in self.encoder_.columns])
         return table
+
+    def _unlabelled(self, X: TableLike, table: pa.Table) -> pa.Table:  # noqa: N803
+        """Rows without targets, with the columns of the table to learn from."""
+        if is_frame(X):
+            return as_table(X)  # whose columns the encoder finds by name
+        found = as_table(check_array(X, dtype=None, ensure_all_finite="allow-nan", input_name="X_unlabelled"))
+        if found.num_columns != table.num_columns:
+            what = f"X_unlabelled has {found.num_columns} columns, and X has {table.num_columns}"
+            raise UserError(f"{what}; give rows with the columns of X")
+        return found.rename_columns(table.column_names)
 
     @property
     def encoder_(self) -> Encoder:

@@ -50,6 +50,7 @@ from ncprior.tables.recipe import (
     table_info,
 )
 from ncprior.tables.search import SearchResult, Validation, rehearse, search
+from ncprior.tables.unlabelled import contrast_pool
 
 _MIN_ROWS_TO_SEARCH = 20
 """Rows below which none are held out."""
@@ -104,6 +105,7 @@ class Fitted(NamedTuple):
     familiarity: Familiarity
     contrast: Contrast | None = None
     conformal: Conformal = NOTHING  # errors of rows that were not learned from, at first at least
+    unlabelled: int = 0  # rows that contrast points were drawn from
     seconds: float = 0.0  # that training took
     held_out: np.ndarray | None = None  # rows of the table on which `validation` was measured; not in files
 
@@ -219,13 +221,15 @@ def _fit_all(
     table = labelled.table
     encoder = Encoder.fit(table)
     inputs, targets = encoder.transform(table), labelled.targets
+    asked = _encoded_unlabelled(encoder, labelled)
     order = RowOrder.of(inputs, targets, labelled.weights)
     check_rows(inputs, order, options.min_rows)
     inputs, targets = inputs[order.indices], targets[order.indices]
     count, members = len(inputs), options.members
     epochs = options.epochs if epochs is None else epochs
     spec = make_spec(options, encoder, rows=count, outputs=targets.shape[1])
-    training = TrainingRows(table, encoder, order, inputs, targets, *shift_and_scale(targets, order.weights))
+    unit = shift_and_scale(targets, order.weights)
+    training = TrainingRows(table, encoder, order, inputs, targets, *unit, labelled.unlabelled)
     steps = math.ceil(epochs * count / spec.settings.batch_size) if epochs is not None else _STEPS
     calibration = Calibration.equal(members).with_contrast(options.contrast_scale)
     found = SearchResult(np.full(members, steps), calibration)
@@ -245,7 +249,7 @@ def _fit_all(
         steps=found.steps,
         report=report,
     )
-    contrast = fit_contrast(_Inputs(encoder, inputs, order), options, spec, seed=seed, report=report)
+    contrast = fit_contrast(_Inputs(encoder, inputs, order, asked), options, spec, seed=seed, report=report)
     fitted = Fitted(
         spec=spec,
         encoder=encoder,
@@ -264,6 +268,7 @@ def _fit_all(
         held_out=found.held_out,
         contrast=contrast,
         conformal=found.conformal,
+        unlabelled=0 if asked is None else len(asked),
     )
     if len(found.novelty):
         return fitted
@@ -274,12 +279,23 @@ def _fit_all(
     return fitted._replace(familiarity=Familiarity.of(novelty(uncertainty)))
 
 
+def _encoded_unlabelled(encoder: Encoder, labelled: LabelledTable) -> np.ndarray | None:
+    """The unlabelled rows as the others; None if there are none."""
+    if labelled.unlabelled is None:
+        return None
+    try:
+        return encoder.transform(labelled.unlabelled)
+    except UserError as error:
+        raise UserError(f"unlabelled rows: {error}") from error
+
+
 class _Inputs(NamedTuple):
     """Encoded rows to learn from, without their targets."""
 
     encoder: Encoder
     rows: np.ndarray
     order: RowOrder
+    unlabelled: np.ndarray | None = None
 
 
 def fit_contrast(
@@ -291,7 +307,9 @@ def fit_contrast(
     if own is None:
         return None
     rows = padded_rows(inputs.rows, np.zeros((labels, 1), np.float32), inputs.order)
-    about = table_info(options, own, inputs.encoder, inputs.rows, weights=weights, rows=labels)
+    asked = inputs.unlabelled
+    pool = None if asked is None else contrast_pool([asked], len(asked), seed=seed)
+    about = table_info(options, own, inputs.encoder, inputs.rows, weights=weights, rows=labels, pool=pool)
     steps, seeds = np.full(NETWORKS, contrast_networks.STEPS), _seeds(seed, 3, NETWORKS)
     trained = _train(Engine.of(own), rows, [about] * NETWORKS, seeds, labels=labels, steps=steps, report=report)
     return Contrast(own, trained.weights)
@@ -321,7 +339,12 @@ def continue_fit(
         raise UserError(f"y has {targets.shape[1]} outputs, and had {len(fitted.target_shift)} before; give as many")
     if options.members != fitted.members:
         raise UserError(_refused("members", options.members, fitted.members))
+    if (labelled.unlabelled is None) != (not fitted.unlabelled):
+        now, was = ("none", "some") if labelled.unlabelled is None else ("some", "none")
+        what = f"there are {now} unlabelled rows, and there were {was} when predictions were calibrated"
+        raise UserError(f"{what}; give X_unlabelled as before, or train anew with warm_start=False and fit")
     inputs = fitted.encoder.transform(labelled.table)
+    asked = _encoded_unlabelled(fitted.encoder, labelled)
     order = RowOrder.of(inputs, targets, labelled.weights)
     inputs, targets = inputs[order.indices], targets[order.indices]
     count = len(inputs)
@@ -350,11 +373,12 @@ def continue_fit(
         weights=fitted.weights,
     )
     # Contrast networks anew, as those that know earlier rows alone would call the new ones unlike any.
-    every = _Inputs(fitted.encoder, inputs, order)
+    every = _Inputs(fitted.encoder, inputs, order, asked)
     if before:
         relative = (counts / counts.mean()).astype(np.float32)
         known = np.concatenate([fitted.training_sample, inputs])
-        every = _Inputs(fitted.encoder, known, RowOrder(np.arange(len(known)), relative, np.ones(len(known), int)))
+        known_order = RowOrder(np.arange(len(known)), relative, np.ones(len(known), int))
+        every = _Inputs(fitted.encoder, known, known_order, asked)
     contrast = fit_contrast(every, options, fitted.spec, seed=seed, report=report)
     total = tuple(int(before + new) for before, new in zip(np.asarray(fitted.steps)[kept], steps[kept], strict=True))
     new = inputs[order.first_copies]
@@ -364,6 +388,7 @@ def continue_fit(
         steps=total,
         rows=before + labelled.table.num_rows,
         contrast=contrast,
+        unlabelled=0 if asked is None else len(asked),
         conformal=NOTHING,  # what was held out at first is no longer like the errors of these weights
         training_sample=subsample(np.concatenate([fitted.training_sample, new]) if before else new, seed),
     )

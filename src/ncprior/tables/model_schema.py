@@ -54,6 +54,7 @@ class Notes:
     members: Count  # asked for at first; those that failed have no steps
     rows: Count
     validation: Validation | None
+    unlabelled: Count
     refitted: bool  # whether the model has learned from the rows whose errors it keeps
     fit_seconds: Annotated[float, Range(0, 1e12)]
     target_names: list[str] | None
@@ -67,6 +68,7 @@ class Notes:
         _require((self.method is None) == ("method" in own), "the method is neither a known one nor its user's own")
         _require(self.method in (None, "ncp", "deep+ncp", *TITLES), f"there is no method {self.method!r:.80}")
         _require(not self.bins or not own & {"method", "trunk"}, "networks of their user's own have no bins")
+        _require(not self.unlabelled or self.contrast is not None, "there are no networks that unlabelled rows are for")
         _require(self.outputs == 1 or not self.flat, "several outputs are not flat")
         _require(self.features == len(names), "features are not as many as the encoder's columns")
         _require(self.feature_names in (None, names), "feature_names are not the encoder's")

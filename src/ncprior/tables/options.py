@@ -160,6 +160,15 @@ class FitOptions:
         return dataclasses.replace(CONTRAST, gamma=gamma)
 
     @property
+    def why_no_unlabelled(self) -> str | None:
+        """What keeps unlabelled rows from having an effect; None if they have one."""
+        if self.method != "ncp":
+            return f"method {self.method if isinstance(self.method, str) else self.method.name!r}"
+        if not self.has_contrast:
+            return "gamma 0"
+        return None if self.own_input_prior is None else "an input_prior of your own"
+
+    @property
     def _given_gamma(self) -> float | None:
         """Gamma as an argument or a setting; None for the method's own."""
         return _plain((self.settings or {}).get("gamma", self.gamma))

@@ -89,18 +89,18 @@ class Picker:
     ) -> Iterable[pa.Table]:
         """The pieces of a table, with ids and the columns that the model uses; ids in CSV are text, as written."""
         names, types = self._columns(model)
-        options = dialect_of(model, self.options)
+        options = dialect_of(model.encoder_, self.options)
         return table_files.stream(path, names, rows=rows, schema=types, options=options, units=units)
 
     def schema(self, model: NCPRegressor, path: Path) -> pa.Schema:
         """Names and types of the columns of these pieces."""
         names, types = self._columns(model)
-        return table_files.schema_of(path, names, schema=types, options=dialect_of(model, self.options))
+        return table_files.schema_of(path, names, schema=types, options=dialect_of(model.encoder_, self.options))
 
     def _columns(self, model: NCPRegressor) -> tuple[list[str] | None, dict[str, pa.DataType]]:
         """The columns to read, and their types in CSV."""
         own = {self.id_column: pa.string()} if self.id_column else {}
-        return list(dict.fromkeys([*own, *used_columns(model)])) or None, input_types(model) | own
+        return list(dict.fromkeys([*own, *used_columns(model.encoder_)])) or None, input_types(model.encoder_) | own
 
     def keys_in(self, model: NCPRegressor, path: Path) -> set[Key]:
         """The `keys` of the rows in a file, such as rows not to pick; rows without an id are left out."""

@@ -13,7 +13,7 @@ from jax import Array
 from ncprior.core.input_priors import FlipCategories, InputPrior
 from ncprior.core.methods import INPUT_NOISE, Method
 from ncprior.core.row_weights import RowWeights, effective_number
-from ncprior.core.table_priors import DataShaped, NoisedShare, PerColumn
+from ncprior.core.table_priors import DataShaped, FromPool, NoisedShare, PerColumn
 from ncprior.core.training import Rows
 from ncprior.data.encoding import Encoder, Group
 from ncprior.errors import UserError
@@ -23,6 +23,7 @@ from ncprior.tables.input_features import Components, InputFeatures, coloring_ma
 from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.options import FitOptions
 from ncprior.tables.programs import CONTRAST, Engine, Spec, padded_size, training_numbers
+from ncprior.tables.unlabelled import SHARE
 
 _MAX_BINS, _MIN_BINS, _QUANTILE_FEATURES = 32, 8, 1_024
 """Quantile bins of a column: at most 32, and fewer in wide tables, so that a row has about 1,024 quantile features. No
@@ -54,6 +55,7 @@ class LabelledTable(NamedTuple):
     repeated: bool = False  # whether equal rows stand for whole-number weights
     flat: bool = False  # whether the targets had one axis
     target_names: list[str] | None = None
+    unlabelled: pa.Table | None = None  # rows without targets, as contrast points
 
     def take(self, rows: np.ndarray) -> "LabelledTable":
         """Some of the rows, by their numbers."""
@@ -106,6 +108,7 @@ class TrainingRows(NamedTuple):
     targets: np.ndarray  # in their own unit, likewise
     shift: np.ndarray  # mean of every output
     scale: np.ndarray  # and its standard deviation
+    unlabelled: pa.Table | None = None
 
     @property
     def standardised(self) -> np.ndarray:
@@ -243,13 +246,17 @@ def table_info(
     *,
     weights: np.ndarray | None,
     rows: int,
+    pool: np.ndarray | None = None,
 ) -> TableInfo:
-    """Input features and input prior of a table, from its encoded rows; ``rows`` is how many are learned from."""
+    """Input features and input prior of a table, from its encoded rows.
+
+    ``rows`` is how many are learned from, and ``pool`` has encoded rows that are contrast points beside noised ones.
+    """
     columns = inputs[:, number_columns(encoder.groups)]
     components = principal_components(columns, weights)
     has_features = spec.bins or spec.method == CONTRAST
     features = InputFeatures.fit(columns, spec.bins, components, weights) if has_features else None
-    prior = make_input_prior(options, Engine.of(spec).method, encoder, components, rows)
+    prior = make_input_prior(options, Engine.of(spec).method, encoder, components, rows, pool=pool)
     return TableInfo(features, prior, training_numbers(spec))
 
 
@@ -264,7 +271,13 @@ def for_families(tables: Sequence[TableInfo], families: Sequence[Family]) -> lis
 
 
 def make_input_prior(
-    options: FitOptions, method: Method, encoder: Encoder, components: Components, rows: int
+    options: FitOptions,
+    method: Method,
+    encoder: Encoder,
+    components: Components,
+    rows: int,
+    *,
+    pool: np.ndarray | None = None,
 ) -> InputPrior | None:
     """The input prior of a table: noise on numbers, and categories and flags that change now and then.
 
@@ -274,6 +287,7 @@ def make_input_prior(
         encoder: How the table is encoded.
         components: Principal components of the numbers, whose covariance the noise has.
         rows: How many rows there are to learn from.
+        pool: Rows that take the place of noised ones now and then.
 
     Returns:
         None if the method has none, or the user gave one that is part of the method.
@@ -300,5 +314,7 @@ def make_input_prior(
             parts.append((columns, FlipCategories(len(columns), options.flip, one_hot=True)))
     flags = [column for kind, columns in encoder.groups if kind == "flag" for column in columns]
     parts.append((flags, FlipCategories(2, options.flip)))
-    prior = PerColumn(parts)
+    prior: InputPrior = PerColumn(parts)
+    if pool is not None:
+        prior = FromPool(pool, prior, np.float32(SHARE))
     return jax.device_put(NoisedShare(prior, _NOISED_SHARE) if rows >= MANY_ROWS else prior)

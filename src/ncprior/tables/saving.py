@@ -85,6 +85,7 @@ def save(path: Path, model: SavedModel, options_of: OptionsOf) -> None:
         "members": fitted.members,
         "rows": fitted.rows,
         "validation": fitted.validation,
+        "unlabelled": fitted.unlabelled,
         "refitted": fitted.conformal.refitted,
         "fit_seconds": fitted.seconds,
         "target_names": fitted.target_names,
@@ -184,6 +185,7 @@ def _restore(
         familiarity=Familiarity.of(arrays["familiarity"]),
         conformal=Conformal(arrays["conformal"], notes.refitted),
         contrast=None if contrast_spec is None else Contrast(contrast_spec, *others),
+        unlabelled=notes.unlabelled,
         seconds=notes.fit_seconds,
     )
     return SavedModel(fitted, parameters, notes.feature_names, notes.features)

@@ -2,7 +2,8 @@
 
 Nothing of the rows that a member holds out reaches what it trains with: the encoding, the units of the target, the
 quantiles that it sees and the covariance of its noise come from the other rows alone. Only which columns the encoded
-rows have is that of the whole table, so that the same programs serve the search and the final members.
+rows have is that of the whole table, so that the same programs serve the search and the final members. Where there are
+unlabelled rows, which will be asked about, the inputs of a gap are such rows for those who hold it out.
 """
 
 import itertools
@@ -40,6 +41,7 @@ from ncprior.tables.recipe import (
     shift_and_scale,
     table_info,
 )
+from ncprior.tables.unlabelled import contrast_pool
 
 _SEARCHERS = 4
 """Members that search from `MANY_ROWS` on."""
@@ -258,7 +260,8 @@ def member_data(
         # What is constant among the rows that a member sees is nothing to it, as a constant column of a table is left
         # out; and the unit of a constant target must not be that of the file.
         numbers = np.array(number_columns(training.encoder.groups), int)
-        inputs[:, numbers[np.ptp(inputs[seen][:, numbers], axis=0) == 0]] = 0
+        constant = numbers[np.ptp(inputs[seen][:, numbers], axis=0) == 0]
+        inputs[:, constant] = 0
         shift, scale = shift_and_scale(training.targets[seen], counts)
         varies = np.ptp(training.targets[seen], axis=0) > 1e-12 * np.abs(shift)
         scale = np.where(varies, scale, training.scale)
@@ -269,7 +272,15 @@ def member_data(
         parts[key] = rows, about
         if contrast is not None:
             nothing = padded_rows(inputs, np.zeros((len(inputs), 1), np.float32), training.order)
-            known = table_info(options, contrast, training.encoder, inputs[seen], weights=counts, rows=len(inputs))
+            pool = None
+            if training.unlabelled is not None:
+                asked = encoding.transform(training.unlabelled)
+                asked[:, constant] = 0
+                # As many rows of the gap as others: those that will be asked about are unlike the training rows, too.
+                pool = contrast_pool([asked, inputs[one.gap]], len(asked), seed=number)
+            known = table_info(
+                options, contrast, training.encoder, inputs[seen], weights=counts, rows=len(inputs), pool=pool
+            )
             of_contrast[key] = nothing, known
     keys = [one.gap.tobytes() for one in holdouts]
     own = for_families([parts[key][1] for key in keys], families)

@@ -1,0 +1,61 @@
+"""Unlabelled rows as contrast points: the model is taught to be unsure where it will be asked.
+
+Contrast networks (see `ncprior.tables.contrast`) compare the density of training rows with that of contrast points,
+which are training rows with noise. With unlabelled rows, half of the points are drawn from these. So the networks are
+unsure where unlabelled rows are and training rows are not, also where noise hardly ever leads. How much more uncertain
+that makes a prediction is another question, which held-out rows answer as they do without unlabelled rows.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from ncprior.errors import UserError
+from ncprior.tables.programs import padded_size
+
+MAX_ROWS = 16_384
+"""Unlabelled rows, at most, that contrast points are drawn from."""
+
+_MAX_NUMBERS = 1 << 22
+"""Numbers in these rows, at most: every contrast network has a copy."""
+
+SHARE = 0.5
+"""Share of the contrast points that are unlabelled rows; the others are training rows with noise."""
+
+
+def draw(pieces: Iterable[pa.Table], seed: int, most: int = MAX_ROWS) -> pa.Table:
+    """At most so many of the rows of a table, drawn at random in one pass over its pieces.
+
+    Raises:
+        UserError: If there are no rows.
+    """
+    rng = np.random.default_rng([seed, 5])
+    kept, keys = None, np.zeros(0)
+    for piece in pieces:
+        # The rows with the smallest of random numbers, one for each row.
+        own = rng.random(piece.num_rows)
+        whole, every = (piece, own) if kept is None else (pa.concat_tables([kept, piece]), np.concatenate([keys, own]))
+        rows = np.sort(np.argsort(every, kind="stable")[:most])
+        kept, keys = whole.take(rows), every[rows]
+    if kept is None or not kept.num_rows:
+        raise UserError("there are no unlabelled rows; give at least one, or leave them out")
+    return kept
+
+
+def contrast_pool(parts: Sequence[np.ndarray], rows: int, *, seed: int) -> np.ndarray:
+    """Encoded rows for `ncprior.core.table_priors.FromPool`: as many of each part, however many it has.
+
+    Args:
+        parts: Encoded rows of every kind; kinds without rows are left out.
+        rows: How many unlabelled rows there are, which the size of the pool depends on: so one program serves pools of
+            about the same size.
+        seed: Of the rows that are drawn where there is no room for all.
+    """
+    width = parts[0].shape[1]
+    size = min(padded_size(rows), MAX_ROWS, max(256, 1 << (_MAX_NUMBERS // width).bit_length() - 1))
+    rng = np.random.default_rng([seed, 6])
+    filled = [rng.permutation(part) for part in parts if len(part)]
+    ends = np.linspace(0, size, len(filled) + 1).astype(int)
+    chosen = [np.resize(part, (many, width)) for part, many in zip(filled, np.diff(ends), strict=True)]
+    return np.concatenate(chosen).astype(np.float32)
