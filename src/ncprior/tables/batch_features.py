@@ -9,7 +9,7 @@ from jax import Array
 from ncprior.core.registry import Entry
 from ncprior.errors import UserError
 from ncprior.tables.batches import Rule, sketch
-from ncprior.tables.fitting import Fitted
+from ncprior.tables.fitted import Fitted
 from ncprior.tables.programs import NOISE, UNCERTAINTY, chunked, padded_size
 
 

@@ -22,7 +22,7 @@ from jax import Array
 
 from ncprior.core.blocks import predict_in_blocks
 from ncprior.tables.familiarity import novelty
-from ncprior.tables.fitting import Fitted
+from ncprior.tables.fitted import Fitted
 from ncprior.tables.programs import UNCERTAINTY, chunked, padded_size
 from ncprior.tables.recipe import subsample
 

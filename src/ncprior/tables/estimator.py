@@ -1,9 +1,9 @@
 """`NCPRegressor`: NCP as a scikit-learn estimator for tables of any kind."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import jax
 import jax.numpy as jnp
@@ -17,16 +17,17 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_is
 from ncprior.core.acquisition import Acquisition, Draw, Score
 from ncprior.core.input_priors import InputPrior
 from ncprior.core.methods import Method
-from ncprior.data.column_values import numbers
 from ncprior.data.encoding import Encoder
 from ncprior.data.frames import as_table, is_frame
-from ncprior.data.labelled import LARGEST, check_inputs
+from ncprior.data.labelled import check_inputs
 from ncprior.errors import UserError
 from ncprior.processes import check_process
 from ncprior.tables import batch_features, candidates, saving
+from ncprior.tables.arguments import TableLike, TargetsLike, targets_of, unlabelled_rows, weighted
 from ncprior.tables.batches import DEFAULT_RULE, RULES, acquisitions
 from ncprior.tables.calibration import Calibration
-from ncprior.tables.fitting import Fitted, continue_fit, fit
+from ncprior.tables.fitted import Fitted
+from ncprior.tables.fitting import continue_fit, fit
 from ncprior.tables.options import FitOptions
 from ncprior.tables.predictions import Distribution
 from ncprior.tables.programs import TrunkFactory
@@ -34,21 +35,6 @@ from ncprior.tables.progress import FitProgress, progress_bar
 from ncprior.tables.recipe import LabelledTable
 from ncprior.tables.search import Validation
 from ncprior.tables.unlabelled import draw
-
-
-class DataFrameLike(Protocol):
-    """A data frame of pandas, polars (also lazy), DuckDB and others."""
-
-    @property
-    def columns(self) -> Iterable[object]:
-        """Names of the columns, or the columns themselves."""
-
-
-TableLike: TypeAlias = pa.Table | DataFrameLike | ArrayLike | Mapping[str, Sequence[object]]
-"""Rows: an Arrow table, a data frame, an array, or a dictionary of columns."""
-
-TargetsLike: TypeAlias = pa.Table | DataFrameLike | ArrayLike
-"""Targets, one or several for each row."""
 
 RandomState: TypeAlias = int | np.random.RandomState | None
 """A seed as scikit-learn takes it."""
@@ -458,18 +444,18 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         table = self._table(X, reset=not resume)
         if check and not resume:
             check_inputs(table)
-        targets, names = _targets(y)
+        targets, names = targets_of(y)
         if len(targets) != table.num_rows:
             raise UserError(f"X has {table.num_rows} rows and y has {len(targets)}; give one target for each row")
         flat = targets.ndim == 1
         labelled = LabelledTable(table, targets.reshape(len(targets), -1), None, flat=flat, target_names=names)
         if sample_weight is not None:
-            labelled = _weighted(labelled, _check_sample_weight(sample_weight, np.zeros(table.num_rows)))
+            labelled = weighted(labelled, _check_sample_weight(sample_weight, np.zeros(table.num_rows)))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if unlabelled is not None:
             if why := options.why_no_unlabelled:
                 raise UserError(f"unlabelled rows (X_unlabelled) have no effect with {why}; leave them out")
-            labelled = labelled._replace(unlabelled=draw([self._unlabelled(unlabelled, table)], seed))
+            labelled = labelled._replace(unlabelled=draw([unlabelled_rows(unlabelled, table)], seed))
         if resume and flat != self.fitted_.flat:
             raise UserError("y has another number of axes or outputs than before; give it in the same shape")
         with progress_bar(self.verbose, self.callbacks) as report:
@@ -502,16 +488,6 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             # If only one of the tables has names, columns are taken in their order; scikit-learn has warned of it.
             table = table.rename_columns([column.name for column in self.encoder_.columns])
         return table
-
-    def _unlabelled(self, X: TableLike, table: pa.Table) -> pa.Table:  # noqa: N803
-        """Rows without targets, with the columns of the table to learn from."""
-        if is_frame(X):
-            return as_table(X)  # whose columns the encoder finds by name
-        found = as_table(check_array(X, dtype=None, ensure_all_finite="allow-nan", input_name="X_unlabelled"))
-        if found.num_columns != table.num_columns:
-            what = f"X_unlabelled has {found.num_columns} columns, and X has {table.num_columns}"
-            raise UserError(f"{what}; give rows with the columns of X")
-        return found.rename_columns(table.column_names)
 
     @property
     def encoder_(self) -> Encoder:
@@ -561,47 +537,3 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
     def fit_seconds_(self) -> float:
         """Seconds of the last training."""
         return self.fitted_.seconds
-
-
-def _targets(y: TargetsLike) -> tuple[np.ndarray, list[str] | None]:
-    """Targets as numbers, one or two axes, and their names if they have any."""
-    if y is None:
-        raise UserError("NCPRegressor requires y to be passed, but the target y is None")
-    names = None
-    if is_frame(y):
-        table = as_table(y)
-        names = list(table.column_names)
-        y = np.column_stack([numbers(*column, first_row=1)[0] for column in zip(names, table.columns, strict=True)])
-    elif (name := getattr(y, "name", None)) is not None:
-        names = [str(name)]
-    values = check_array(y, dtype=np.float64, ensure_2d=False, allow_nd=False, input_name="y")
-    if values.ndim not in (1, 2) or not values.size:
-        raise UserError(f"y has shape {values.shape}; give one number for each row, or one row of numbers")
-    if np.abs(values).max() > LARGEST:
-        raise UserError("y has values above 1e30, which are too large to compute with; give it in another unit")
-    return values, names
-
-
-_MAX_COPIES = 10
-"""Whole-number weights are counts if they sum to at most this many times the rows."""
-
-_MIN_WEIGHT = 1e-30
-"""Rows with a smaller share of the largest weight are left out: in single precision they would not count."""
-
-
-def _weighted(labelled: LabelledTable, weights: np.ndarray) -> LabelledTable:
-    """The rows with their weights: repeated if these are counts, else with relative weights up to 1."""
-    if (weights < 0).any():
-        raise UserError("Negative values in data passed to `sample_weight`: every weight must be at least 0")
-    if weights.max() > LARGEST:
-        raise UserError("sample_weight has values above 1e30, too large to compute with; give smaller weights")
-    if (weights == np.round(weights)).all() and weights.sum() <= _MAX_COPIES * len(weights):
-        rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
-        relative, repeated = None, bool((weights > 1).any())
-    else:
-        whole = weights / weights.max()  # only proportions count
-        rows = np.flatnonzero(whole > _MIN_WEIGHT)
-        relative, repeated = whole[rows], False
-    return labelled._replace(
-        table=labelled.table.take(rows), targets=labelled.targets[rows], weights=relative, repeated=repeated
-    )

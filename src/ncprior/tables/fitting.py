@@ -1,40 +1,31 @@
-"""How the estimator learns: from a table to a trained, calibrated ensemble, and from that to predictions.
+"""How the estimator learns: from a table to a trained, calibrated ensemble.
 
 The recipe in short: numbers are standardised, half of the members also get quantile features, every family of members
 trains for as many steps as held-out rows say, and these also calibrate noise, uncertainty and the shares of the
 families. `ncprior.tables.preset.TABLES` has its numbers.
 """
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import pyarrow as pa
-from jax import Array
 
-from ncprior.core.networks import Network
-from ncprior.core.prediction import MixturePrediction, with_minimum_std
-from ncprior.core.training import explain_failure
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
 from ncprior.tables import contrast as contrast_networks
 from ncprior.tables.calibration import Calibration
 from ncprior.tables.conformal import NOTHING, Conformal, scores_of
 from ncprior.tables.contrast import NETWORKS
-from ncprior.tables.ensemble import Stretch, TableInfo
+from ncprior.tables.ensemble import TableInfo
 from ncprior.tables.familiarity import Familiarity, novelty
 from ncprior.tables.families import families
+from ncprior.tables.fitted import Contrast, Fitted
 from ncprior.tables.input_features import principal_components
-from ncprior.tables.member_rows import MemberRows
+from ncprior.tables.member_training import member_seeds, train_members
 from ncprior.tables.options import FitOptions
 from ncprior.tables.programs import MEAN, STD, UNCERTAINTY, Engine, Spec, chunked, training_numbers
-from ncprior.tables.progress import FitProgress, ProgressCallback
+from ncprior.tables.progress import ProgressCallback
 from ncprior.tables.recipe import (
-    MIN_ROWS,
     LabelledTable,
     RowOrder,
     TrainingRows,
@@ -49,7 +40,7 @@ from ncprior.tables.recipe import (
     subsample,
     table_info,
 )
-from ncprior.tables.search import SearchResult, Validation, rehearse, search
+from ncprior.tables.search import SearchResult, rehearse, search
 from ncprior.tables.unlabelled import contrast_pool
 
 _MIN_ROWS_TO_SEARCH = 20
@@ -57,109 +48,6 @@ _MIN_ROWS_TO_SEARCH = 20
 
 _STEPS = 1_000
 """Steps of training without a search and without a number of epochs."""
-
-
-class Contrast(NamedTuple):
-    """Trained contrast networks, which say how unlike the training rows a row is."""
-
-    spec: Spec
-    weights: Network  # on a leading axis
-
-    @property
-    def engine(self) -> Engine:
-        """The programs that train and predict."""
-        return Engine.of(self.spec)
-
-    def spread(self, inputs: np.ndarray) -> Array:
-        """How unlike the training rows each of these encoded rows is ``[rows]``, from 0 to about 1; for a chunk."""
-        return self.engine.spread(self.engine.on_device(self.weights), inputs)
-
-    def features(self, inputs: np.ndarray) -> Array:
-        """Features ``[rows, n]`` whose dot products are the covariances of the networks' beliefs, on average."""
-        return self.engine.features(self.weights, Calibration.equal(NETWORKS), inputs)
-
-    def sample(self, inputs: np.ndarray, key: Array) -> Array:
-        """One function ``[rows]`` from the belief of a network that is drawn at random."""
-        key_network, key_function = jax.random.split(key)
-        network = _take(self.weights, int(jax.random.randint(key_network, (), 0, NETWORKS)))
-        drawn, _ = self.engine.sample(network, inputs, key_function)
-        return drawn[:, 0]
-
-
-class Fitted(NamedTuple):
-    """A trained ensemble and all that its predictions depend on."""
-
-    spec: Spec
-    encoder: Encoder
-    weights: Network  # the members' networks, on a leading axis
-    calibration: Calibration
-    target_shift: np.ndarray  # mean of every output,
-    target_scale: np.ndarray  # and its standard deviation
-    steps: tuple[int, ...]  # of training, for each member
-    validation: Validation | None  # scores on rows that were held out in the search
-    rows: int  # learned from
-    training_sample: np.ndarray  # at most 1,000 of these, encoded, which batch rules keep away from
-    members: int  # asked for at first; those that failed are left out of all others
-    flat: bool  # whether targets had one axis
-    target_names: list[str] | None
-    familiarity: Familiarity
-    contrast: Contrast | None = None
-    conformal: Conformal = NOTHING  # errors of rows that were not learned from, at first at least
-    unlabelled: int = 0  # rows that contrast points were drawn from
-    seconds: float = 0.0  # that training took
-    held_out: np.ndarray | None = None  # rows of the table on which `validation` was measured; not in files
-
-    @property
-    def engine(self) -> Engine:
-        """The programs that train and predict."""
-        return Engine.of(self.spec)
-
-    def predict(self, table: pa.Table, first_row: int = 1) -> MixturePrediction:
-        """The mixture of the members' predictions of the standardised target, as NumPy arrays.
-
-        Args:
-            table: Rows with the columns that were learned from, found by their names; others are ignored.
-            first_row: The number of its first row, for messages about a piece of a larger table.
-        """
-        return self.predict_encoded(self.encoder.transform(table, first_row=first_row))
-
-    def predict_encoded(self, inputs: np.ndarray) -> MixturePrediction:
-        """The same for encoded rows.
-
-        A model without inputs, or of too few rows, has learned nothing: its std is never below that of the targets.
-        """
-
-        def predict(part: np.ndarray) -> MixturePrediction:
-            prediction = self.believe(part)
-            return with_minimum_std(prediction, 1.0) if self.spec.width == 1 or self.rows < MIN_ROWS else prediction
-
-        return chunked(predict, inputs)
-
-    def believe(self, inputs: np.ndarray) -> MixturePrediction:
-        """The same from the networks alone, also if they have learned nothing; for a chunk of rows."""
-        said = None if self.contrast is None else self.contrast.spread(inputs)
-        return self.engine.predict(self.engine.on_device(self.weights), self.calibration, inputs, said)
-
-    def covariance_features(self, inputs: np.ndarray) -> Array:
-        """Features ``[rows, n]`` whose dot products are the covariances of the mean; for a chunk of rows."""
-        own = self.engine.features(self.weights, self.calibration, inputs)
-        return own if self.contrast is None else jnp.concatenate([own, self._scaled(self.contrast.features, inputs)], 1)
-
-    def sample_contrast(self, inputs: np.ndarray, key: Array) -> Array | float:
-        """What a function from the belief of a contrast network adds to the mean ``[rows, outputs]``; for a chunk."""
-        if self.contrast is None:
-            return 0.0
-        keys = jax.random.split(key, self.spec.outputs)
-        draw = self.contrast.sample
-        return self._scaled(lambda part: jnp.stack([draw(part, one) for one in keys], axis=1), inputs)
-
-    def _scaled(self, function: Callable[[np.ndarray], Array], inputs: np.ndarray) -> Array:
-        """Values ``[rows, n]`` of contrast networks, which spread as these say, so that they spread as calibrated."""
-        assert self.contrast is not None
-        said = self.contrast.spread(inputs)
-        # Members are calibrated alike.
-        std = self.calibration.contrast_scale[0] * said ** self.calibration.contrast_exponent[0]
-        return function(inputs) * (std / said)[:, None]
 
 
 def fit(
@@ -235,16 +123,16 @@ def _fit_all(
     found = SearchResult(np.full(members, steps), calibration)
     searches = epochs is None and options.early_stopping
     if searches and count >= _MIN_ROWS_TO_SEARCH:
-        seeds = _seeds(seed, 0, members)
+        seeds = member_seeds(seed, 0, members)
         found = search(training, options, spec, seed=seed, seeds=seeds, report=report, repeated=labelled.repeated)
     rows = padded_rows(inputs, training.standardised, order)
     about = table_info(options, spec, encoder, inputs, weights=order.weights, rows=count)
     tables = for_families([about] * members, families(members, quantiles=bool(spec.bins)))
-    weights, kept = _train(
+    weights, kept = train_members(
         Engine.of(spec),
         rows,
         tables,
-        _seeds(seed, 1, members),
+        member_seeds(seed, 1, members),
         labels=count,
         steps=found.steps,
         report=report,
@@ -310,8 +198,8 @@ def fit_contrast(
     asked = inputs.unlabelled
     pool = None if asked is None else contrast_pool([asked], len(asked), seed=seed)
     about = table_info(options, own, inputs.encoder, inputs.rows, weights=weights, rows=labels, pool=pool)
-    steps, seeds = np.full(NETWORKS, contrast_networks.STEPS), _seeds(seed, 3, NETWORKS)
-    trained = _train(Engine.of(own), rows, [about] * NETWORKS, seeds, labels=labels, steps=steps, report=report)
+    steps, seeds = np.full(NETWORKS, contrast_networks.STEPS), member_seeds(seed, 3, NETWORKS)
+    trained = train_members(Engine.of(own), rows, [about] * NETWORKS, seeds, labels=labels, steps=steps, report=report)
     return Contrast(own, trained.weights)
 
 
@@ -362,11 +250,11 @@ def continue_fit(
     counts = np.concatenate([old, np.ones(count) if order.weights is None else order.weights])
     components = principal_components(columns, counts)
     prior = make_input_prior(options, engine.method, fitted.encoder, components, before + count)
-    weights, kept = _train(
+    weights, kept = train_members(
         engine,
         rows,
         [TableInfo(None, prior, training_numbers(fitted.spec))] * len(steps),
-        _seeds(seed, 2, len(steps)),
+        member_seeds(seed, 2, len(steps)),
         labels=count,
         steps=steps,
         report=report,
@@ -415,64 +303,3 @@ def _refused(name: str, now: object, was: object) -> str:
     now, was = (value if isinstance(value, str | int | float | tuple | None) else "another" for value in (now, was))
     kept = f"{name} is {now!r} and was {was!r} at first, and training that goes on keeps it"
     return f"{kept}; set it back, or train anew with warm_start=False and fit"
-
-
-def _seeds(seed: int, purpose: int, members: int) -> np.ndarray:
-    """A seed for every member, which does not depend on their number."""
-    return np.random.SeedSequence([seed, purpose]).generate_state(members)
-
-
-class _Trained(NamedTuple):
-    """The weights of the members whose loss stayed finite, and which members these are."""
-
-    weights: Network
-    members: np.ndarray
-
-
-def _train(
-    engine: Engine,
-    rows: MemberRows,
-    tables: Sequence[TableInfo],
-    seeds: np.ndarray,
-    *,
-    labels: int,
-    steps: np.ndarray,
-    report: ProgressCallback,
-    weights: Network | None = None,
-) -> _Trained:
-    """Trains members on the first ``labels`` rows, each for its number of steps.
-
-    Fresh members, or those with these ``weights``. Those with equal numbers of steps are trained together.
-    """
-    total, done, ensemble = int(steps.sum()), 0, engine.ensemble
-    report(FitProgress("training", 0, total, None))
-    trained: dict[int, Network] = {}
-    failures: dict[int, str] = {}
-    for number in np.unique(steps):
-        together = np.flatnonzero(steps == number)
-        visible = [np.arange(labels)] * len(together)
-        given = None if weights is None else _take(weights, together)
-        members = ensemble.start(rows, visible, [tables[int(i)] for i in together], seeds[together], given)
-        # Often enough for progress to be seen and Ctrl-C to be heard.
-        marks = np.unique(np.linspace(0, number, max(11, number // 500)).astype(int))
-        for first, last in itertools.pairwise(marks):
-            members, _ = ensemble.train(members, rows, Stretch(labels, first, last))
-            done += (last - first) * len(together)
-            report(FitProgress("training", int(done), total, None))
-        whole = ensemble.gather(members)
-        failed = np.concatenate([np.asarray(group.failed) for group in members])
-        terms = np.concatenate([np.asarray(group.nonfinite_terms) for group in members])
-        for position, i in enumerate(together):
-            if failed[position] < 0:
-                trained[int(i)] = _take(whole, position)
-            else:
-                failures[int(i)] = explain_failure(engine.method, int(failed[position]), int(terms[position]))
-    if not trained:
-        raise UserError(f"{failures[0]}; choose a smaller learning_rate, or look for extreme values in the table")
-    kept = np.array(sorted(trained), int)
-    return _Trained(jax.tree.map(lambda *leaves: np.stack(leaves), *(trained[i] for i in kept)), kept)
-
-
-def _take(weights: Network, members: np.ndarray | int) -> Network:
-    """The weights of some members, from arrays with a leading axis of all."""
-    return jax.tree.map(lambda leaf: leaf[members], weights)

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from ncprior.data.encoding import Encoder
-from ncprior.tables.fitting import Fitted
+from ncprior.tables.fitted import Fitted
 
 MOST_ROWS = 10_000
 """Rows, at most, for which reasons are found."""

@@ -30,7 +30,7 @@ from ncprior.tables.calibration import Calibration
 from ncprior.tables.conformal import Conformal
 from ncprior.tables.contrast import NETWORKS
 from ncprior.tables.familiarity import Familiarity
-from ncprior.tables.fitting import Contrast, Fitted
+from ncprior.tables.fitted import Contrast, Fitted
 from ncprior.tables.model_file import FORMAT, OtherFileError, read_arrays, read_header, to_bytes
 from ncprior.tables.options import FitOptions
 from ncprior.tables.programs import CONTRAST, Spec, make_method

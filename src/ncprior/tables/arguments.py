@@ -1,0 +1,85 @@
+"""What an estimator is given: rows, targets and weights in the forms that people have them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_array
+
+from ncprior.data.column_values import numbers
+from ncprior.data.frames import as_table, is_frame
+from ncprior.data.labelled import LARGEST
+from ncprior.errors import UserError
+from ncprior.tables.recipe import LabelledTable
+
+
+class DataFrameLike(Protocol):
+    """A data frame of pandas, polars (also lazy), DuckDB and others."""
+
+    @property
+    def columns(self) -> Iterable[object]:
+        """Names of the columns, or the columns themselves."""
+
+
+TableLike: TypeAlias = pa.Table | DataFrameLike | ArrayLike | Mapping[str, Sequence[object]]
+"""Rows: an Arrow table, a data frame, an array, or a dictionary of columns."""
+
+TargetsLike: TypeAlias = pa.Table | DataFrameLike | ArrayLike
+"""Targets, one or several for each row."""
+
+
+def targets_of(y: TargetsLike) -> tuple[np.ndarray, list[str] | None]:
+    """Targets as numbers, one or two axes, and their names if they have any."""
+    if y is None:
+        raise UserError("NCPRegressor requires y to be passed, but the target y is None")
+    names = None
+    if is_frame(y):
+        table = as_table(y)
+        names = list(table.column_names)
+        y = np.column_stack([numbers(*column, first_row=1)[0] for column in zip(names, table.columns, strict=True)])
+    elif (name := getattr(y, "name", None)) is not None:
+        names = [str(name)]
+    values = check_array(y, dtype=np.float64, ensure_2d=False, allow_nd=False, input_name="y")
+    if values.ndim not in (1, 2) or not values.size:
+        raise UserError(f"y has shape {values.shape}; give one number for each row, or one row of numbers")
+    if np.abs(values).max() > LARGEST:
+        raise UserError("y has values above 1e30, which are too large to compute with; give it in another unit")
+    return values, names
+
+
+_MAX_COPIES = 10
+"""Whole-number weights are counts if they sum to at most this many times the rows."""
+
+_MIN_WEIGHT = 1e-30
+"""Rows with a smaller share of the largest weight are left out: in single precision they would not count."""
+
+
+def weighted(labelled: LabelledTable, weights: np.ndarray) -> LabelledTable:
+    """The rows with their weights: repeated if these are counts, else with relative weights up to 1."""
+    if (weights < 0).any():
+        raise UserError("Negative values in data passed to `sample_weight`: every weight must be at least 0")
+    if weights.max() > LARGEST:
+        raise UserError("sample_weight has values above 1e30, too large to compute with; give smaller weights")
+    if (weights == np.round(weights)).all() and weights.sum() <= _MAX_COPIES * len(weights):
+        rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
+        relative, repeated = None, bool((weights > 1).any())
+    else:
+        whole = weights / weights.max()  # only proportions count
+        rows = np.flatnonzero(whole > _MIN_WEIGHT)
+        relative, repeated = whole[rows], False
+    return labelled._replace(
+        table=labelled.table.take(rows), targets=labelled.targets[rows], weights=relative, repeated=repeated
+    )
+
+
+def unlabelled_rows(X: TableLike, table: pa.Table) -> pa.Table:  # noqa: N803
+    """Rows without targets, with the columns of the table to learn from."""
+    if is_frame(X):
+        return as_table(X)  # whose columns the encoder finds by name
+    found = as_table(check_array(X, dtype=None, ensure_all_finite="allow-nan", input_name="X_unlabelled"))
+    if found.num_columns != table.num_columns:
+        what = f"X_unlabelled has {found.num_columns} columns, and X has {table.num_columns}"
+        raise UserError(f"{what}; give rows with the columns of X")
+    return found.rename_columns(table.column_names)
