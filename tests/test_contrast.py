@@ -104,6 +104,18 @@ def test_functions_and_covariances_spread_as_the_uncertainty(model):
     assert np.median(drawn.std(0) / uncertainty) == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.parametrize("exponent", [0.5, 5.0])
+def test_rows_at_any_distance_have_a_finite_uncertainty(model, exponent):
+    """It grows on with the distance, not with a power of it."""
+    sharp = np.full_like(model.calibration_.contrast_exponent, exponent)
+    fitted = model.fitted_._replace(calibration=model.calibration_._replace(contrast_exponent=sharp))
+    rows = np.outer([1e2, 1e3, 1e20], [1.0, 1.0])
+    table = model._table(rows)
+    near, far, farthest = np.asarray(fitted.predict(table).uncertainty)[:, 0]
+    assert 1 < near < far < 20 * near
+    assert np.isfinite(farthest)
+
+
 def test_new_rows_are_no_longer_unlike_the_others():
     X, y = two_bands()
     gap = np.column_stack([np.linspace(-0.3, 0.3, 60), np.random.default_rng(1).normal(size=60)])

@@ -17,6 +17,21 @@ EXPONENT = 1.5
 held-out rows tell little."""
 
 
+_LARGEST_CONTRAST = 1e4
+"""What contrast networks say at most: as they extrapolate, it grows on with the inputs."""
+
+
+def power(contrast: Any, exponent: Any) -> Any:
+    """``contrast^exponent`` up to a contrast of 1, which is what the prior teaches far from the data.
+
+    Further away, where contrast networks extrapolate, it is the contrast itself.
+
+    >>> power(np.array([0.5, 1.0, 2.0]), 3.0).tolist()
+    [0.125, 1.0, 2.0]
+    """
+    return contrast.clip(max=1.0) ** exponent * contrast.clip(1.0, _LARGEST_CONTRAST)
+
+
 class Calibration(NamedTuple):
     """Corrections of the members' predictions, and the members' weights in the mixture: arrays ``[members]``.
 
@@ -50,7 +65,7 @@ class Calibration(NamedTuple):
 
     def contrast_std(self, contrast: Any) -> Any:
         """The uncertainty of rows of which contrast networks say this: ``scale * contrast^exponent``."""
-        return self.contrast_scale * contrast**self.contrast_exponent
+        return self.contrast_scale * power(contrast, self.contrast_exponent)
 
     def with_contrast(self, scale: float) -> "Calibration":
         """The calibration with this uncertainty far from the data, in standard deviations of the target."""
@@ -149,7 +164,9 @@ def _mixture_density(held: ContrastFit, noise: Array, exponent: Array, scale: Ar
     """The weighted log density of the mixtures of the members of every group, for each pair of candidates."""
 
     def one(pair: tuple[Array, Array]) -> Array:
-        widened = add_uncertainty(held.prediction.inflate(pair[0], 1.0), (scale * held.contrast ** pair[1])[..., None])
+        widened = add_uncertainty(
+            held.prediction.inflate(pair[0], 1.0), (scale * power(held.contrast, pair[1]))[..., None]
+        )
         density = heavy_tailed(widened).log_prob(held.targets).sum(-1)
 
         def group(parts: tuple[Array, Array]) -> Array:

@@ -12,7 +12,7 @@ from jax import Array
 from ncprior.core.networks import Network
 from ncprior.core.prediction import MixturePrediction, with_minimum_std
 from ncprior.data.encoding import Encoder
-from ncprior.tables.calibration import Calibration
+from ncprior.tables.calibration import Calibration, power
 from ncprior.tables.conformal import NOTHING, Conformal
 from ncprior.tables.contrast import NETWORKS
 from ncprior.tables.familiarity import Familiarity
@@ -121,5 +121,5 @@ class Fitted(NamedTuple):
         assert self.contrast is not None
         said = self.contrast.spread(inputs)
         # Members are calibrated alike.
-        std = self.calibration.contrast_scale[0] * said ** self.calibration.contrast_exponent[0]
+        std = self.calibration.contrast_scale[0] * power(said, self.calibration.contrast_exponent[0])
         return function(inputs) * (std / said)[:, None]

@@ -19,7 +19,7 @@ from ncprior.core.networks import Network
 from ncprior.core.prediction import MixturePrediction, Predictive, mix, with_minimum_std
 from ncprior.schema import AnyFloat, Range
 from ncprior.tables import contrast as contrast_networks
-from ncprior.tables.calibration import EXPONENT, Calibration, refit_noise_factor
+from ncprior.tables.calibration import EXPONENT, Calibration, power, refit_noise_factor
 from ncprior.tables.conformal import NOTHING, Conformal, scores_of
 from ncprior.tables.ensemble import Stretch, TableInfo
 from ncprior.tables.familiarity import held_out_novelty, with_known_surroundings
@@ -187,7 +187,7 @@ def search(
             seeds[own],
             stopping=family.stopping,
             report=show,
-            extra=None if contrast is None else options.contrast_scale * contrast.held_out[own] ** EXPONENT,
+            extra=None if contrast is None else options.contrast_scale * power(contrast.held_out[own], EXPONENT),
         )
         steps[trained_later.members] = best.steps
         for number, i in enumerate(own):
