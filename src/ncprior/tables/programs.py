@@ -247,9 +247,9 @@ class _Key:
         self.spec = spec
         own = {"method": spec.method, "trunk": spec.trunk, "input_prior": spec.input_prior}
         identities = {name: part if isinstance(part, str | None) else id(part) for name, part in own.items()}
-        ones: dict[str, Any] = dict.fromkeys(_argument_settings(spec), 1.0)
-        settings = dataclasses.replace(spec.settings, **ones)
-        self.key = spec._replace(settings=settings, **identities)  # type: ignore[arg-type]  # compared, not used
+        arguments = _argument_settings(spec)
+        fixed = tuple((name, value) for name, value in vars(spec.settings).items() if name not in arguments)
+        self.key = spec._replace(settings=fixed, **identities)  # type: ignore[arg-type]  # compared, not used
 
     @property
     def text(self) -> str | None:
