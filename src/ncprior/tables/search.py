@@ -347,7 +347,9 @@ def rehearse(
         held_out = held_out._replace(contrast=np.stack([said] * members))
     calibration = calibrate(held_out, everyone, everyone, refit_noise=1.0)
     part = jax.tree.map(lambda leaf: leaf[:, :1], held_out.prediction)
-    _row_scores(mix(calibration.apply(part), calibration.share), held_out.targets[0, :1])
+    mixture = mix(calibration.apply(part), calibration.share)
+    _row_scores(mixture, held_out.targets[0, :1])
+    chunked(STD, mixture)
 
 
 class _RowScores(NamedTuple):
