@@ -182,20 +182,29 @@ def _mixture_density(held: ContrastFit, noise: Array, exponent: Array, scale: Ar
 _MIXTURE_DENSITY = Program(_mixture_density, "mixture density by scale and exponent")
 
 
-def best_exponent(held: ContrastFit, scale: float, expected_noise: float) -> tuple[float, float]:
+class BestExponent(NamedTuple):
+    """The noise scale and the exponent of the contrast that predict held-out rows best, and how well that is."""
+
+    noise_scale: float
+    exponent: float
+    score: float = 0.0  # mean log density, less what the distance from the defaults costs
+
+
+def best_exponent(held: ContrastFit, scale: float, expected_noise: float) -> BestExponent:
     """The noise scale and the exponent of the contrast that predict held-out rows best, by mixtures of members.
 
     Members alone would seem too sure: where they disagree, their mixture is wider than each of them. The noise scale
     stays close to what is expected, see `SquaredErrors`.
     """
     if not held.weights.any():
-        return 1.0, EXPONENT
+        return BestExponent(1.0, EXPONENT)
     noise, exponent = (part.ravel() for part in np.meshgrid(expected_noise * _NOISE_FACTORS, _EXPONENTS))
     density = np.asarray(_MIXTURE_DENSITY(held, np.float32(noise), np.float32(exponent), np.float32(scale)), np.float64)
     few = _PULL_ROWS / (_PULL_ROWS + np.count_nonzero(held.weights.max(0)))
     pull = _NOISE_PULL * np.log(noise / expected_noise) ** 2 + few * _EXPONENT_PULL * np.log(exponent / EXPONENT) ** 2
-    best = int(np.argmax(np.where(np.isfinite(density), density, -np.inf) - pull))
-    return float(noise[best]), float(exponent[best])
+    score = np.where(np.isfinite(density), density, -np.inf) - pull
+    best = int(np.argmax(score))
+    return BestExponent(float(noise[best]), float(exponent[best]), float(score[best]))
 
 
 def log_density(prediction: Predictive, targets: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ from ncprior.tables.member_training import take_members
 from ncprior.tables.programs import Engine, Spec, chunked
 from ncprior.tables.recipe import MIN_ROWS
 from ncprior.tables.search import Validation
+from ncprior.tables.unlabelled import combined
 
 
 class Contrast(NamedTuple):
@@ -27,6 +28,8 @@ class Contrast(NamedTuple):
 
     spec: Spec
     weights: Network  # on a leading axis
+    asked: Network | None = None  # of as many networks that know unlabelled rows,
+    asked_weight: float = 0.0  # and how much these count
 
     @property
     def engine(self) -> Engine:
@@ -35,16 +38,26 @@ class Contrast(NamedTuple):
 
     def spread(self, inputs: np.ndarray) -> Array:
         """How unlike the training rows each of these encoded rows is ``[rows]``, from 0 to about 1; for a chunk."""
-        return self.engine.spread(self.engine.on_device(self.weights), inputs)
+        noised = self.engine.spread(self.engine.on_device(self.weights), inputs)
+        if self.asked is None:
+            return noised
+        return jnp.asarray(combined(noised, self.engine.spread(self.asked, inputs), self.asked_weight))
 
     def features(self, inputs: np.ndarray) -> Array:
         """Features ``[rows, n]`` whose dot products are the covariances of the networks' beliefs, on average."""
-        return self.engine.features(self.weights, Calibration.equal(NETWORKS), inputs)
+        equal = Calibration.equal(NETWORKS)
+        noised = self.engine.features(self.weights, equal, inputs)
+        if self.asked is None:
+            return noised
+        asked = self.engine.features(self.asked, equal, inputs)
+        return jnp.concatenate([(1 - self.asked_weight) ** 0.5 * noised, self.asked_weight**0.5 * asked], axis=1)
 
     def sample(self, inputs: np.ndarray, key: Array) -> Array:
         """One function ``[rows]`` from the belief of a network that is drawn at random."""
-        key_network, key_function = jax.random.split(key)
-        network = take_members(self.weights, int(jax.random.randint(key_network, (), 0, NETWORKS)))
+        key_network, key_function, key_kind = jax.random.split(key, 3)
+        of_asked = self.asked is not None and bool(jax.random.bernoulli(key_kind, self.asked_weight))
+        kind = self.asked if of_asked and self.asked is not None else self.weights
+        network = take_members(kind, int(jax.random.randint(key_network, (), 0, NETWORKS)))
         drawn, _ = self.engine.sample(network, inputs, key_function)
         return drawn[:, 0]
 

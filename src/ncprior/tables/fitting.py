@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ncprior.core.networks import Network
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
 from ncprior.tables import contrast as contrast_networks
@@ -137,7 +138,8 @@ def _fit_all(
         steps=found.steps,
         report=report,
     )
-    contrast = fit_contrast(_Inputs(encoder, inputs, order, asked), options, spec, seed=seed, report=report)
+    known = _Inputs(encoder, inputs, order, asked, found.unlabelled_weight)
+    contrast = fit_contrast(known, options, spec, seed=seed, report=report)
     fitted = Fitted(
         spec=spec,
         encoder=encoder,
@@ -184,6 +186,7 @@ class _Inputs(NamedTuple):
     rows: np.ndarray
     order: RowOrder
     unlabelled: np.ndarray | None = None
+    unlabelled_weight: float = 0.0
 
 
 def fit_contrast(
@@ -195,12 +198,17 @@ def fit_contrast(
     if own is None:
         return None
     rows = padded_rows(inputs.rows, np.zeros((labels, 1), np.float32), inputs.order)
-    asked = inputs.unlabelled
-    pool = None if asked is None else contrast_pool([asked], len(asked), seed=seed)
-    about = table_info(options, own, inputs.encoder, inputs.rows, weights=weights, rows=labels, pool=pool)
     steps, seeds = np.full(NETWORKS, contrast_networks.STEPS), member_seeds(seed, 3, NETWORKS)
-    trained = train_members(Engine.of(own), rows, [about] * NETWORKS, seeds, labels=labels, steps=steps, report=report)
-    return Contrast(own, trained.weights)
+
+    def train(pool: np.ndarray | None = None) -> Network:
+        about = table_info(options, own, inputs.encoder, inputs.rows, weights=weights, rows=labels, pool=pool)
+        tables = [about] * NETWORKS
+        return train_members(Engine.of(own), rows, tables, seeds, labels=labels, steps=steps, report=report).weights
+
+    if inputs.unlabelled is None or not inputs.unlabelled_weight:
+        return Contrast(own, train())
+    pool = contrast_pool([inputs.unlabelled], len(inputs.unlabelled), seed=seed)
+    return Contrast(own, train(), train(pool), inputs.unlabelled_weight)
 
 
 def continue_fit(
@@ -228,8 +236,8 @@ def continue_fit(
     if options.members != fitted.members:
         raise UserError(_refused("members", options.members, fitted.members))
     if (labelled.unlabelled is None) != (not fitted.unlabelled):
-        now, was = ("none", "some") if labelled.unlabelled is None else ("some", "none")
-        what = f"there are {now} unlabelled rows, and there were {was} when predictions were calibrated"
+        now, was = ("no", "some") if labelled.unlabelled is None else ("some", "none")
+        what = f"{now} unlabelled rows are given, and {was} were when predictions were calibrated"
         raise UserError(f"{what}; give X_unlabelled as before, or train anew with warm_start=False and fit")
     inputs = fitted.encoder.transform(labelled.table)
     asked = _encoded_unlabelled(fitted.encoder, labelled)
@@ -261,12 +269,13 @@ def continue_fit(
         weights=fitted.weights,
     )
     # Contrast networks anew, as those that know earlier rows alone would call the new ones unlike any.
-    every = _Inputs(fitted.encoder, inputs, order, asked)
+    weight = 0.0 if fitted.contrast is None else fitted.contrast.asked_weight
+    every = _Inputs(fitted.encoder, inputs, order, asked, weight)
     if before:
         relative = (counts / counts.mean()).astype(np.float32)
         known = np.concatenate([fitted.training_sample, inputs])
         known_order = RowOrder(np.arange(len(known)), relative, np.ones(len(known), int))
-        every = _Inputs(fitted.encoder, known, known_order, asked)
+        every = _Inputs(fitted.encoder, known, known_order, asked, weight)
     contrast = fit_contrast(every, options, fitted.spec, seed=seed, report=report)
     total = tuple(int(before + new) for before, new in zip(np.asarray(fitted.steps)[kept], steps[kept], strict=True))
     new = inputs[order.first_copies]

@@ -9,6 +9,7 @@ import numpy as np
 from ncprior.core.prediction import Prediction, Predictive
 from ncprior.core.row_weights import effective_number
 from ncprior.tables.calibration import (
+    BestExponent,
     Calibration,
     ContrastFit,
     Densities,
@@ -44,7 +45,7 @@ class HeldOutPredictions(NamedTuple):
         shares = self.counts / np.where(total > 0, total, 1.0)
         return best_scales(self.prediction, self.targets, shares.reshape(len(shares), -1).astype(np.float32))
 
-    def best_exponent(self, scale: float, pairs: Sequence[np.ndarray]) -> tuple[float, float]:
+    def best_exponent(self, scale: float, pairs: Sequence[np.ndarray]) -> BestExponent:
         """The noise scale and the exponent of the contrast that predict these rows best.
 
         Rows of a gap are predicted by the members that hold it out, ``pairs``, and rows at random by those that know

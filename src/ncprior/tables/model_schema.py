@@ -55,6 +55,7 @@ class Notes:
     rows: Count
     validation: Validation | None
     unlabelled: Count
+    asked_weight: Annotated[float, Range(0, 1)]  # of contrast networks that know unlabelled rows; 0 if there are none
     refitted: bool  # whether the model has learned from the rows whose errors it keeps
     fit_seconds: Annotated[float, Range(0, 1e12)]
     target_names: list[str] | None
@@ -68,6 +69,10 @@ class Notes:
         _require((self.method is None) == ("method" in own), "the method is neither a known one nor its user's own")
         _require(self.method in (None, "ncp", "deep+ncp", *TITLES), f"there is no method {self.method!r:.80}")
         _require(not self.bins or not own & {"method", "trunk"}, "networks of their user's own have no bins")
+        _require(
+            not self.asked_weight or self.unlabelled > 0,
+            "there are networks that know unlabelled rows, and no such rows",
+        )
         _require(not self.unlabelled or self.contrast is not None, "there are no networks that unlabelled rows are for")
         _require(self.outputs == 1 or not self.flat, "several outputs are not flat")
         _require(self.features == len(names), "features are not as many as the encoder's columns")
@@ -137,12 +142,15 @@ def check_shapes(notes: Notes, spec: Spec, shapes: Shapes) -> None:
         "familiarity": jax.ShapeDtypeStruct(scores, np.float64),
         "conformal": jax.ShapeDtypeStruct((*errors, spec.outputs), np.float64),
     }
-    networks = ("weights", "contrast") if notes.contrast is not None else ("weights",)
-    _same(wanted, {name: shape for name, shape in shapes.items() if not name.startswith(networks)})
+    networks = ["weights"]
+    if notes.contrast is not None:
+        networks += ["contrast", "asked"] if notes.asked_weight else ["contrast"]
+    _same(wanted, {name: shape for name, shape in shapes.items() if not name.startswith(tuple(networks))})
     if not {"method", "trunk"} & set(notes.own):
         _check_layers(spec.settings.hidden, members, _starting(shapes, "weights"))
     if notes.contrast is not None:
-        _check_layers(notes.contrast.hidden, NETWORKS, _starting(shapes, "contrast"))
+        for kind in networks[1:]:
+            _check_layers(notes.contrast.hidden, NETWORKS, _starting(shapes, kind))
 
 
 def check_weights(wanted: Shapes, prefix: str, networks: int, shapes: Shapes) -> None:

@@ -62,6 +62,7 @@ def save(path: Path, model: SavedModel, options_of: OptionsOf) -> None:
     arrays = _named(fitted.weights, "weights")
     if fitted.contrast is not None:
         arrays |= _named(fitted.contrast.weights, "contrast")
+        arrays |= {} if fitted.contrast.asked is None else _named(fitted.contrast.asked, "asked")
     arrays |= {f"calibration.{name}": array for name, array in fitted.calibration._asdict().items()}
     arrays |= {"shift": fitted.target_shift, "scale": fitted.target_scale}
     arrays |= {
@@ -86,6 +87,7 @@ def save(path: Path, model: SavedModel, options_of: OptionsOf) -> None:
         "rows": fitted.rows,
         "validation": fitted.validation,
         "unlabelled": fitted.unlabelled,
+        "asked_weight": 0.0 if fitted.contrast is None else fitted.contrast.asked_weight,
         "refitted": fitted.conformal.refitted,
         "fit_seconds": fitted.seconds,
         "target_names": fitted.target_names,
@@ -157,7 +159,8 @@ def _restore(
     contrast_spec = None
     if notes.contrast is not None:
         contrast_spec = spec._replace(settings=notes.contrast, method=CONTRAST, trunk=None, outputs=1, bins=0)
-        networks.append(("contrast", _outline(contrast_spec, given), NETWORKS))
+        kinds = ("contrast", "asked") if notes.asked_weight else ("contrast",)
+        networks += [(kind, _outline(contrast_spec, given), NETWORKS) for kind in kinds]
     try:
         for prefix, one, number in networks:
             model_schema.check_weights(_named(one, prefix), prefix, number, header.shapes)
@@ -167,11 +170,14 @@ def _restore(
         raise
     arrays = read_arrays(stream, header)
     model_schema.check_values(arrays)
-    weights, *others = (_filled(one, name, arrays) for name, one, _ in networks)
+    weights = {name: _filled(one, name, arrays) for name, one, _ in networks}
+    contrast = None
+    if contrast_spec is not None:
+        contrast = Contrast(contrast_spec, weights["contrast"], weights.get("asked"), notes.asked_weight)
     fitted = Fitted(
         spec=spec,
         encoder=notes.encoder,
-        weights=weights,
+        weights=weights["weights"],
         calibration=Calibration(*(arrays[f"calibration.{name}"] for name in Calibration._fields)),
         target_shift=arrays["shift"],
         target_scale=arrays["scale"],
@@ -184,7 +190,7 @@ def _restore(
         target_names=notes.target_names,
         familiarity=Familiarity.of(arrays["familiarity"]),
         conformal=Conformal(arrays["conformal"], notes.refitted),
-        contrast=None if contrast_spec is None else Contrast(contrast_spec, *others),
+        contrast=contrast,
         unlabelled=notes.unlabelled,
         seconds=notes.fit_seconds,
     )

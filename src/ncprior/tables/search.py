@@ -41,7 +41,7 @@ from ncprior.tables.recipe import (
     shift_and_scale,
     table_info,
 )
-from ncprior.tables.unlabelled import contrast_pool
+from ncprior.tables.unlabelled import WEIGHT, best_weight, combined, contrast_pool
 
 _SEARCHERS = 4
 """Members that search from `MANY_ROWS` on."""
@@ -75,6 +75,7 @@ class SearchResult(NamedTuple):
     novelty: np.ndarray = np.zeros(0)  # scores of held-out rows, see `ncprior.tables.familiarity`
     held_out: np.ndarray | None = None  # numbers of the rows that were held out at random
     conformal: Conformal = NOTHING  # errors of these rows
+    unlabelled_weight: float = WEIGHT  # of contrast networks that know unlabelled rows
 
 
 class ContrastData(NamedTuple):
@@ -83,6 +84,7 @@ class ContrastData(NamedTuple):
     spec: Spec
     rows: list[MemberRows]
     tables: list[TableInfo]
+    asked: list[TableInfo] | None = None  # those of networks that know unlabelled rows, if there are any
 
 
 class MemberData(NamedTuple):
@@ -98,6 +100,12 @@ class Contrasts(NamedTuple):
 
     held_out: np.ndarray  # [members, 2 * n], as `HeldOutPredictions.prediction`
     random: np.ndarray  # [members, rows]: of those at random
+
+    def combined(self, asked: "Contrasts | None", weight: float) -> "Contrasts":
+        """With what networks say that know unlabelled rows."""
+        if asked is None:
+            return self
+        return Contrasts(*(np.asarray(combined(*pair, weight)) for pair in zip(self, asked, strict=True)))
 
 
 def contrast_of_members(
@@ -172,6 +180,10 @@ def search(
     holdouts = hold_out(columns, searchers, stopping, rng, equal=together, per_gap=len(searching))
     rows, tables, contrast_data = member_data(training, options, spec, holdouts, families=searching, report=report)
     contrast = None if contrast_data is None else contrast_of_members(contrast_data, holdouts, seeds, report)
+    asked = None
+    if contrast_data is not None and contrast_data.asked is not None:
+        of_asked = contrast_data._replace(tables=contrast_data.asked)
+        asked = contrast_of_members(of_asked, holdouts, seeds, report)
 
     def show(step: int, score: float) -> None:
         report(FitProgress("searching", step, stopping.max_steps, score))
@@ -197,15 +209,26 @@ def search(
     if contrast is not None:
         seen_error = ensemble.error_of_seen(weights, rows, holdouts, order.weights)
         held_out = held_out._replace(contrast=contrast.held_out, seen_error=seen_error)
-    said = None if contrast is None else contrast.random
     first = holdouts[0]
     train, out = (order.effective_number(part) for part in (first.train, np.concatenate([first.gap, first.random])))
 
-    def calibrated(counts: np.ndarray, those: tuple[Family, ...]) -> Calibration:
+    def calibrated(counts: np.ndarray, those: tuple[Family, ...]) -> _Calibrated:
         """The calibration of the members of these families by the held-out rows that count."""
-        factor = refit_noise_factor(train, out)
-        scale = options.contrast_scale
-        return calibrate(held_out._replace(counts=counts), searching, those, refit_noise=factor, contrast_scale=scale)
+        factor, scale = refit_noise_factor(train, out), options.contrast_scale
+        some, said, weight = held_out._replace(counts=counts), None, WEIGHT
+        if contrast is not None:
+            if asked is not None:
+                weight = best_weight(
+                    lambda one: (
+                        some._replace(contrast=contrast.combined(asked, one).held_out)
+                        .best_exponent(scale, _pairs(searching))
+                        .score
+                    )
+                )
+            whole = contrast.combined(asked, weight)
+            some, said = some._replace(contrast=whole.held_out), whole.random
+        found = calibrate(some, searching, those, refit_noise=factor, contrast_scale=scale)
+        return _Calibrated(found, said, weight)
 
     # Scores are of rows that did not calibrate: those of each half with what the other half says.
     random = first.random
@@ -218,7 +241,7 @@ def search(
     predicted = ensemble.predict_rows(weights, rows, random)
     calibrations = [calibrated(counts, searching) for counts in halves]
     in_gap = np.stack([np.asarray(one.random_in_gap) for one in holdouts])
-    mixtures = list(_of_halves(predicted, said, calibrations, half, learned=training.encoder.width > 1))
+    mixtures = list(_of_halves(predicted, calibrations, half, learned=training.encoder.width > 1))
     validation = _validate(mixtures, training=training, rows=random)
     conformal = NOTHING
     if order.weights is None and not repeated:  # else rows are not exchangeable
@@ -226,9 +249,19 @@ def search(
         first_copy = np.unique(group, return_index=True)[1]
         errors = _relative_errors(mixtures, in_gap, training.standardised[random])[first_copy]
         conformal = Conformal.of(errors, seed=seed, refitted=True)
-    scores = held_out_novelty(calibrated(held_out.counts, searching), predicted, said, in_gap)
+    whole = calibrated(held_out.counts, searching)
+    scores = held_out_novelty(whole.calibration, predicted, whole.contrast, in_gap)
     rows_held_out = np.unique(order.indices[random])
-    return SearchResult(steps, calibrated(held_out.counts, final), validation, scores, rows_held_out, conformal)
+    last = calibrated(held_out.counts, final)
+    return SearchResult(steps, last.calibration, validation, scores, rows_held_out, conformal, last.unlabelled_weight)
+
+
+class _Calibrated(NamedTuple):
+    """A calibration, what contrast networks say of the rows at random with it, and the weight of some of them."""
+
+    calibration: Calibration
+    contrast: np.ndarray | None  # [members, rows]
+    unlabelled_weight: float
 
 
 def member_data(
@@ -246,6 +279,7 @@ def member_data(
     """
     parts: dict[bytes, tuple[MemberRows, TableInfo]] = {}
     of_contrast: dict[bytes, tuple[MemberRows, TableInfo]] = {}
+    asked: dict[bytes, TableInfo] = {}
     contrast = contrast_spec(options, spec)
     for number, one in enumerate(holdouts):
         report(FitProgress("preparing", number, len(holdouts), None))
@@ -272,22 +306,30 @@ def member_data(
         parts[key] = rows, about
         if contrast is not None:
             nothing = padded_rows(inputs, np.zeros((len(inputs), 1), np.float32), training.order)
-            pool = None
-            if training.unlabelled is not None:
-                asked = encoding.transform(training.unlabelled)
-                asked[:, constant] = 0
-                # As many rows of the gap as others: those that will be asked about are unlike the training rows, too.
-                pool = contrast_pool([asked, inputs[one.gap]], len(asked), seed=number)
-            known = table_info(
-                options, contrast, training.encoder, inputs[seen], weights=counts, rows=len(inputs), pool=pool
+            about_table = partial(
+                table_info, options, contrast, training.encoder, inputs[seen], weights=counts, rows=len(inputs)
             )
-            of_contrast[key] = nothing, known
+            of_contrast[key] = nothing, about_table()
+            if training.unlabelled is not None:
+                unlabelled = encoding.transform(training.unlabelled)
+                unlabelled[:, constant] = 0
+                # As many rows of the gap as others: those that will be asked about are unlike the training rows, too.
+                pool = contrast_pool([unlabelled, inputs[one.gap]], len(unlabelled), seed=number)
+                asked[key] = about_table(pool=pool)
     keys = [one.gap.tobytes() for one in holdouts]
     own = for_families([parts[key][1] for key in keys], families)
     if contrast is None:
         return MemberData([parts[key][0] for key in keys], own, None)
     data = ContrastData(contrast, *([of_contrast[key][i] for key in keys] for i in range(2)))  # type: ignore[arg-type]
+    if asked:
+        data = data._replace(asked=[asked[key] for key in keys])
     return MemberData([parts[key][0] for key in keys], own, data)
+
+
+def _pairs(searching: tuple[Family, ...]) -> list[np.ndarray]:
+    """The members that share a gap, one of each family."""
+    gaps = min(len(family.members) for family in searching)
+    return [np.array([family.members[i] for family in searching]) for i in range(gaps)]
 
 
 def calibrate(
@@ -309,11 +351,9 @@ def calibrate(
     """
     calibration = Calibration.equal(sum(len(family.members) for family in final))
     if held_out.contrast is not None:
-        gaps = min(len(family.members) for family in searching)
-        pairs = [np.array([family.members[i] for family in searching]) for i in range(gaps)]
-        noise, exponent = held_out.best_exponent(contrast_scale, pairs)
+        best = held_out.best_exponent(contrast_scale, _pairs(searching))
         calibration = calibration.with_contrast(contrast_scale)
-        calibration.noise_scale[:], calibration.contrast_exponent[:] = noise, exponent
+        calibration.noise_scale[:], calibration.contrast_exponent[:] = best.noise_scale, best.exponent
     else:
         for searched, family in zip(searching, final, strict=True):
             scales = held_out.of(searched.members).best_scales()
@@ -376,14 +416,13 @@ class _Half(NamedTuple):
 
 def _of_halves(
     predicted: Predictive,
-    contrast: np.ndarray | None,
-    calibrations: list[Calibration],
+    calibrations: Sequence[_Calibrated],
     half: np.ndarray,
     *,
     learned: bool,
 ) -> Iterator[_Half]:
     """Predictions of rows that none of the members had seen, each half with its own calibration."""
-    for i, calibration in enumerate(calibrations):
+    for i, (calibration, contrast, _) in enumerate(calibrations):
         some = np.flatnonzero(half == i)
         if not len(some):
             continue

@@ -1,15 +1,17 @@
 """Unlabelled rows as contrast points: the model is taught to be unsure where it will be asked.
 
 Contrast networks (see `ncprior.tables.contrast`) compare the density of training rows with that of contrast points,
-which are training rows with noise. With unlabelled rows, half of the points are drawn from these. So the networks are
-unsure where unlabelled rows are and training rows are not, also where noise hardly ever leads. How much more uncertain
-that makes a prediction is another question, which held-out rows answer as they do without unlabelled rows.
+which are training rows with noise. Beside them there are as many for which half of the points are unlabelled rows:
+these are unsure wherever unlabelled rows are and training rows are not, also where noise hardly ever leads. They say
+where, and not how much: on a smooth table, a row without neighbours may be easy to predict. So the variance of a row is
+a weighted mean of what both kinds say, and held-out rows choose the weight, see `best_weight`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
+from jax import Array
 
 from ncprior.errors import UserError
 from ncprior.tables.programs import padded_size
@@ -21,7 +23,34 @@ _MAX_NUMBERS = 1 << 22
 """Numbers in these rows, at most: every contrast network has a copy."""
 
 SHARE = 0.5
-"""Share of the contrast points that are unlabelled rows; the others are training rows with noise."""
+"""Share of the contrast points of these networks that are unlabelled rows; the others are training rows with noise."""
+
+
+WEIGHT = 0.25
+"""The weight of these networks if no rows are held out to choose it."""
+
+_WEIGHTS = (0.0, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
+
+_WORTH = 0.01
+"""What it is worth, in nats, that unlabelled rows are told apart: the largest weight that costs no more is chosen."""
+
+
+def combined(noised: np.ndarray | Array, asked: np.ndarray | Array, weight: float) -> np.ndarray | Array:
+    """What both kinds of networks say together: the root of the weighted mean of their variances."""
+    return ((1 - weight) * noised**2 + weight * asked**2) ** 0.5
+
+
+def best_weight(score: Callable[[float], float]) -> float:
+    """The largest weight of networks that know unlabelled rows with which held-out rows are predicted well enough.
+
+    Args:
+        score: The mean log density of held-out rows with a weight.
+
+    >>> best_weight(lambda weight: -weight), best_weight(lambda weight: 0.0)
+    (0.0, 1.0)
+    """
+    scores = [score(weight) for weight in _WEIGHTS]
+    return max(weight for weight, one in zip(_WEIGHTS, scores, strict=True) if one >= max(scores) - _WORTH)
 
 
 def draw(pieces: Iterable[pa.Table], seed: int, most: int = MAX_ROWS) -> pa.Table:
