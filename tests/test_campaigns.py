@@ -432,6 +432,19 @@ def test_audit_rows_are_scored_by_what_was_predicted_before_their_label(make):
     assert campaign.status().audits[0].present.rmse == pytest.approx(np.sqrt((9 * 4 + 16) / 10), rel=1e-4)
 
 
+@pytest.mark.parametrize("unlabelled", [True, False])
+def test_models_know_the_inputs_of_the_pool(make, unlabelled, tmp_path):
+    campaign = make(unlabelled=unlabelled)
+    label_all(campaign, ids(campaign.ask(20, person="ann")))
+    work(campaign, train)
+    found = Means.unlabelled
+    assert (found is not None) == unlabelled
+    if unlabelled:
+        pool = pq.read_table(tmp_path / "pool.parquet")
+        assert found["x"].to_pylist() == pool["x"].to_pylist()
+        assert found.column_names == ["x", "kind"]
+
+
 def test_a_worker_that_dies_is_replaced(campaign, clock):
     label_all(campaign, ids(campaign.ask(20, person="ann")))
 

@@ -160,6 +160,33 @@ def test_rows_below_a_familiarity_are_marked(trained, folder, tmp_path, run):
     assert 0 < marked.sum() < len(marked)
 
 
+def test_unlabelled_rows(folder, tmp_path, run):
+    pool, model = tmp_path / "pool", tmp_path / "asked.ncp"
+    pool.mkdir()
+    others = houses(60, seed=5).drop_columns(["price"])
+    pa_csv.write_csv(others.slice(0, 40), pool / "a.csv")
+    pa_csv.write_csv(others.slice(40), pool / "b.csv")
+    options = ["--target", "price", "--exclude-columns", "house", *TINY, "--out", model]
+    done = json.loads(run("fit", folder / "houses.csv", *options, "--unlabelled", pool, "--json"))
+    assert done["unlabelled_rows"] == 60
+    loaded = NCPRegressor.load(model)
+    assert loaded.fitted_.unlabelled == 60
+    inputs = houses().filter(pa.array(np.isfinite(houses()["price"].to_numpy(zero_copy_only=False))))
+    alone = NCPRegressor(members=2, epochs=3, random_state=0)
+    columns = [name for name in inputs.column_names if name not in ("house", "price")]
+    alone.fit(inputs.select(columns), inputs["price"].to_numpy(), X_unlabelled=others)
+    found, wanted = (one.predict_distribution(others).uncertainty for one in (loaded, alone))
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    pa_csv.write_csv(others.drop_columns(["town"]), tmp_path / "lacks.csv")
+    said = run("fit", folder / "houses.csv", *options, "--force", "--unlabelled", tmp_path / "lacks.csv", code=2)
+    assert "lacks.csv" in said
+    assert "'town'" in said
+    said = run("fit", folder / "houses.csv", *options, "--force", "--unlabelled", "-", code=2)
+    assert "--unlabelled -: only the table can come in on standard input" in said
+    said = run("fit", folder / "houses.csv", *options, "--force", "--method", "det", "--unlabelled", pool, code=2)
+    assert "have no effect with method 'det'" in said
+
+
 def test_guaranteed_intervals(trained, folder, tmp_path, run):
     model, out = tmp_path / "apart.ncp", tmp_path / "out.parquet"
     houses = folder / "houses.parquet"

@@ -323,6 +323,29 @@ def test_simulate_goes_on_to_the_same_numbers(table, tmp_path):
     assert results["rules"]["random"]["saved"]["rmse"]["mean"] == 0
 
 
+@pytest.mark.parametrize(
+    ("changes", "used"), [({}, True), ({"unlabelled": False}, False), ({"estimator": {"method": "det"}}, False)]
+)
+def test_simulated_models_know_the_inputs_of_the_pool_and_no_test_rows(table, monkeypatch, changes, used):
+    config = simulate.Config(str(table), "y", "print", initial=10, batch=2, labels=12, **changes)
+    data, _ = simulate.load(config)
+    run = simulate.start(config, len(data.targets), "random", 0)
+    given = []
+
+    def fit_subset(*_, X_unlabelled):
+        given.append(X_unlabelled)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(simulate.NCPRegressor, "fit_subset", fit_subset)
+    with pytest.raises(KeyboardInterrupt):
+        simulate.advance(config, data, run, 2)
+    if not used:
+        assert given == [None]
+        return
+    rows = np.setdiff1d(np.arange(len(data.targets)), [*run["test"], *run["labels"]])
+    assert given[0].equals(data.take(rows)[0])
+
+
 def test_a_fit_that_fails_does_not_stop_the_others(table, tmp_path, monkeypatch):
     def diverge(*_):
         raise UserError("the loss was not finite")
