@@ -9,20 +9,24 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-# Compiled programs are kept for other tests, for commands in processes of their own, and for the next run of the tests.
-# JAX finds them by program, flags, versions and CPU. NCPRIOR_TEST_CACHE names another folder.
+# Compiled programs are kept for other tests, for commands in processes of their own, and for the next run of the tests:
+# by the package, which neither traces nor compiles those of tables again as long as its source is the same, and by JAX,
+# which finds all others by program, flags, versions and CPU. NCPRIOR_TEST_CACHE names another folder.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     cache = Path(os.environ.get("NCPRIOR_TEST_CACHE") or home / "ncprior-tests")
     cache.mkdir(parents=True, exist_ok=True)
-    os.environ["XDG_CACHE_HOME"] = str(cache)
+    os.environ |= {
+        "XDG_CACHE_HOME": str(cache),
+        "NCPRIOR_CACHE": str(cache / "ncprior"),
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
     for old in cache.rglob("*"):
         with suppress(OSError):  # another run may have removed it
             if old.is_file() and time.time() - old.stat().st_mtime > 14 * 24 * 3600:
                 old.unlink()
-
-# What the package itself keeps would hide what a test compiles; `test_compiled.py` has a folder of its own.
-os.environ["NCPRIOR_CACHE"] = "off"
 
 # Programs here are small and run once: compiling them fast matters more than what is compiled.
 os.environ["XLA_FLAGS"] = (
@@ -33,10 +37,15 @@ os.environ["XLA_FLAGS"] = (
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for `benchmarks`
 
 import jax
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 from benchmarks import postgres
 from hypothesis import settings
 
+from ncprior.cli.main import main
 from ncprior.tables import contrast, search
 from ncprior.tables.programs import Engine
 
@@ -59,12 +68,6 @@ def pytest_report_header():
     return [line for line, there in missing.items() if not there]
 
 
-# Many tests compile the same programs: the first one keeps them for the others.
-jax.config.update("jax_compilation_cache_dir", os.environ["XDG_CACHE_HOME"])
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
 # The same examples in every run, so that a failure is the change's own; `--hypothesis-profile explore` draws new ones.
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None)
@@ -82,8 +85,9 @@ def forget():
 
 
 @pytest.fixture
-def compiled():
-    """The names of the programs that are compiled while a test runs."""
+def compiled(monkeypatch):
+    """The names of the programs that are compiled while a test runs; the package finds none in its files."""
+    monkeypatch.setenv("NCPRIOR_CACHE", "off")
     names = []
 
     def listen(event, _, **notes):
@@ -107,6 +111,65 @@ def interruptible():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session")
+def in_process():
+    """Runs the command in this process, which has JAX loaded already, and returns its code."""
+
+    def command(*arguments):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("ncprior.cli.progress._PLAIN_SECONDS", 1e9)  # no lines of progress on a busy machine
+            patch.setattr("ncprior.cli.paper.use_all_cores", lambda: None)  # there are two devices
+            patch.setattr(sys, "argv", ["ncprior", *map(str, arguments)])
+            with pytest.raises(SystemExit) as stop:
+                main()
+        return stop.value.code or 0
+
+    return command
+
+
+@pytest.fixture
+def run(in_process, capsys):
+    """Runs the command in this process and returns what it prints; for another code than 0 its one line on stderr."""
+
+    def run(*arguments, code=0):
+        found = in_process(*arguments)
+        said = capsys.readouterr()
+        assert found == code, said.err
+        if code:
+            assert said.err.startswith("ncprior: ")
+            assert said.err.count("\n") == 1
+            assert not said.out
+            return said.err
+        return said.out
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def pools(tmp_path_factory):
+    """A folder with a model `m.ncp` of x and z, the rows that it learned, and a pool of 900 rows.
+
+    The pool is one file of nine row groups, the same as a folder of three files, and as CSV.
+    """
+    from ncprior.tables.estimator import NCPRegressor
+
+    folder = tmp_path_factory.mktemp("pool")
+    random = np.random.default_rng(0)
+    inputs = random.normal(size=(50, 2))
+    table = pa.table({"x": inputs[:, 0], "z": inputs[:, 1]})
+    NCPRegressor(members=2, epochs=3, hidden=(8,), random_state=0).fit(table, inputs.sum(1)).save(folder / "m.ncp")
+    pq.write_table(table.append_column("y", pa.array(inputs.sum(1))), folder / "trained.parquet")
+    x, z = random.normal(size=(2, 900))
+    pool = pa.table({"id": [f"r{i}" for i in range(900)], "x": x, "z": z, "y": x + z + 0.1})
+    pq.write_table(pool, folder / "pool.parquet", row_group_size=100)
+    (folder / "pool").mkdir()
+    for i in range(3):
+        pq.write_table(pool.slice(300 * i, 300), folder / "pool" / f"{i}.parquet", row_group_size=100)
+    pa_csv.write_csv(pool, folder / "pool.csv")
+    pa_csv.write_csv(pool.slice(0, 40), folder / "labelled.csv")
+    return folder
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The command line through real processes, as a user would run it."""
+"""The command line, through real processes where these matter."""
 
 import html
 import io
@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -18,7 +19,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from ncprior.cli.main import main
 from ncprior.experiments.paper.learning_curves import load_networks
 from ncprior.experiments.paper.regression import UNUSED
 from ncprior.experiments.records import Records
@@ -46,20 +46,8 @@ def toy(out, *arguments, epochs=30, methods="bbb+ncp,det", **options):
 
 
 @pytest.fixture
-def mistake(monkeypatch, capsys):
-    """The command in this process, which has JAX loaded already: for mistakes, of which there are many to try."""
-
-    def run(*arguments):
-        monkeypatch.setattr("ncprior.cli.paper.use_all_cores", lambda: None)
-        monkeypatch.setattr(sys, "argv", ["ncprior", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        errors = capsys.readouterr().err
-        assert stop.value.code == 2
-        assert errors.count("\n") == 1
-        return errors
-
-    return run
+def mistake(run):
+    return partial(run, code=2)
 
 
 @pytest.fixture(scope="module")
@@ -136,13 +124,13 @@ def test_a_narrow_page_stacks_panels_and_scrolls_tables_in_their_boxes(finished,
     assert wide["shape"] < 0.6
 
 
-def test_report_draws_again_from_records_alone(finished, tmp_path):
+def test_report_draws_again_from_records_alone(finished, tmp_path, in_process, monkeypatch):
     out = finished[0]
     page, figure = (out / "report.html").read_bytes(), (out / "figures" / "figure3.svg").read_bytes()
     for name in ("report.html", "results.json", "figures/figure3.svg"):
         (out / name).unlink()
-    done = ncprior("report", out, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    assert in_process("report", out) == 0
     assert (out / "report.html").read_bytes() == page
     assert (out / "figures" / "figure3.svg").read_bytes() == figure
 
@@ -224,11 +212,10 @@ def test_trained_networks_can_be_loaded(finished):
     np.testing.assert_allclose(prediction.uncertainty[:, 0], curves["uncertainty"][second], rtol=1e-4, atol=1e-5)
 
 
-def test_variants_of_the_prior_in_one_run(tmp_path):
+def test_variants_of_the_prior_in_one_run(tmp_path, run):
     out = tmp_path / "run"
-    done = ncprior("paper", "ablations", *SMALL, "--set", "epochs=10", "--out", out)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == f"report: {out / 'report.html'}"
+    told = run("paper", "ablations", *SMALL, "--set", "epochs=10", "--out", out)
+    assert told.strip() == f"report: {out / 'report.html'}"
     results = json.loads((out / "results.json").read_text())
     rmse = {name: of["test_rmse"]["mean"] for name, of in results["methods"].items()}
     assert list(rmse) == ["bbb+ncp", "bbb+ncp@reverse", "bbb+ncp@weight_prior"]
@@ -243,9 +230,9 @@ def test_variants_of_the_prior_in_one_run(tmp_path):
     assert method.name == "bbb+ncp"
 
 
-def test_other_scores_for_every_method(tmp_path):
-    done = toy(tmp_path / "run", "--acquisition", "ood_information_gain", methods="odc+ncp,odc+ncp@random", epochs=10)
-    assert done.returncode == 0, done.stderr
+def test_other_scores_for_every_method(tmp_path, in_process):
+    options = ["--acquisition", "ood_information_gain", "--methods", "odc+ncp,odc+ncp@random", "--set", "epochs=10"]
+    assert in_process("paper", "toy", *SMALL, *options, "--out", tmp_path / "run") == 0
     assert "ood information gain" in (tmp_path / "run" / "report.html").read_text()
 
 
@@ -341,11 +328,10 @@ def flights(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def flights_run(flights, tmp_path_factory):
+def flights_run(flights, tmp_path_factory, in_process):
     out = tmp_path_factory.mktemp("runs") / "flights"
     small = ["--seeds", "3", "--set", "hidden=8", "--set", "epochs=150", "--methods", "bbb+ncp,bbb"]
-    done = ncprior("paper", "flights", "--data", flights, *small, "--out", out)
-    assert done.returncode == 0, done.stderr
+    assert in_process("paper", "flights", "--data", flights, *small, "--out", out) == 0
     return out
 
 
@@ -358,11 +344,10 @@ def test_flights_always_have_a_random_control(flights_run):
     assert (flights_run / "figures" / "figure4.png").exists()
 
 
-def test_robustness_runs_all_settings_of_a_method_as_one_batch(flights, tmp_path):
+def test_robustness_runs_all_settings_of_a_method_as_one_batch(flights, tmp_path, in_process):
     out = tmp_path / "run"
     small = ["--seeds", "1", "--set", "hidden=8", "--set", "epochs=50"]
-    done = ncprior("paper", "robustness", "flights", "--data", flights, *small, "--out", out)
-    assert done.returncode == 0, done.stderr
+    assert in_process("paper", "robustness", "flights", "--data", flights, *small, "--out", out) == 0
     table = pq.read_table(out / "metrics" / "bbb+ncp.parquet").to_pydict()
     assert len(table["seed"]) == 20
     assert sorted(set(table["noise"])) == ["gaussian", "uniform"]
@@ -372,18 +357,14 @@ def test_robustness_runs_all_settings_of_a_method_as_one_batch(flights, tmp_path
     assert (out / "figures" / "figure5.pdf").exists()
 
 
-def test_regression_runs_its_seeds_with_the_settings_asked_for(flights, tmp_path, monkeypatch):
+def test_regression_runs_its_seeds_with_the_settings_asked_for(flights, tmp_path, monkeypatch, in_process):
     out = tmp_path / "run"
     asked = {"hidden": "8", "gamma": "0.3", "validation": "0.25", "epochs": "2", "batch_size": "16"}
     options = [word for name, value in asked.items() for word in ("--set", f"{name}={value}")]
     words = ["paper", "regression", "--data", flights, "--methods", "bbb+ncp", "--seeds", 2, *options, "--out", out]
-    monkeypatch.setattr(sys, "argv", ["ncprior", *map(str, words)])
-    monkeypatch.setattr(
-        "ncprior.experiments.paper.regression.baselines", lambda _: ({}, [])
-    )  # they have their own tests
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert not stop.value.code
+    # Baselines have their own tests.
+    monkeypatch.setattr("ncprior.experiments.paper.regression.baselines", lambda _: ({}, []))
+    assert in_process(*words) == 0
     results = json.loads((out / "results.json").read_text())
     config, values = results["config"], results["methods"]["bbb+ncp"]
     assert (config["settings"]["hidden"], config["settings"]["gamma"]) == ([8], 0.3)
@@ -398,7 +379,7 @@ def test_regression_runs_its_seeds_with_the_settings_asked_for(flights, tmp_path
     assert f"{np.mean(kept):.3f} ± {np.std(kept):.3f}" in (out / "report.html").read_text()
 
 
-def test_one_page_with_all_experiments(finished, flights_run, tmp_path):
+def test_one_page_with_all_experiments(finished, flights_run, tmp_path, in_process):
     folder = tmp_path / "all"
     folder.mkdir()
     for name, run in (("toy", finished[0]), ("flights", flights_run)):
@@ -406,8 +387,7 @@ def test_one_page_with_all_experiments(finished, flights_run, tmp_path):
     (folder / "config.json").write_text(
         json.dumps({"experiment": "all", "config": {"parts": ["toy", "flights"]}, "versions": {}})
     )
-    done = ncprior("report", folder)
-    assert done.returncode == 0, done.stderr
+    assert in_process("report", folder) == 0
     page = (folder / "report.html").read_text()
     assert page.count("data:image/svg+xml;base64,") == 2 * 3
     assert "Active learning in one dimension" in page

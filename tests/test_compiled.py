@@ -39,7 +39,7 @@ def never(_):
     raise AssertionError("a kept program was traced again")
 
 
-def test_another_process_neither_traces_nor_compiles(folder, compiled):
+def test_another_process_neither_traces_nor_compiles(compiled, folder):
     first = Program(spread, "spread")(X)
     assert len(list(folder.glob("*.program"))) == 1
     del compiled[:]

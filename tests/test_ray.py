@@ -7,9 +7,6 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import ray
 from ray.cluster_utils import Cluster
@@ -20,14 +17,12 @@ from ncprior.errors import UserError
 from ncprior.experiments import evaluate, simulate
 from ncprior.experiments.records import Records
 from ncprior.tables import table_predictions
-from ncprior.tables.estimator import NCPRegressor
-from test_table_commands import run  # noqa: F401
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # of Ray's own
     pytest.mark.xdist_group("ray"),
 ]
-ROWS, FILES = 600, 4
+FILES = 3  # of the pool
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,24 +39,6 @@ def cluster():
     os.environ.pop("PYTHONPATH")
     if before is not None:
         os.environ["PYTHONPATH"] = before
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A model, and a pool in a folder of several files."""
-    folder = tmp_path_factory.mktemp("pool")
-    random = np.random.default_rng(0)
-    inputs = random.normal(size=(50, 2))
-    table = pa.table({"x": inputs[:, 0], "z": inputs[:, 1]})
-    NCPRegressor(members=2, epochs=3, hidden=(8,), random_state=0).fit(table, inputs.sum(1)).save(folder / "m.ncp")
-    pq.write_table(table.append_column("y", pa.array(inputs.sum(1))), folder / "labelled.parquet")
-    x, z = random.normal(size=(2, ROWS))
-    pool = pa.table({"id": [f"r{i}" for i in range(ROWS)], "x": x, "z": z, "y": x + z + 0.1})
-    (folder / "pool").mkdir()
-    size = ROWS // FILES
-    for i in range(FILES):
-        pq.write_table(pool.slice(size * i, size), folder / "pool" / f"{i}.parquet")
-    return folder
 
 
 def test_results_come_as_they_are_done_and_mistakes_are_told():
@@ -83,14 +60,14 @@ def test_jax_is_not_there_before_a_worker_has_its_core():
 
 @pytest.mark.parametrize("how", [[], ["--acquisition", "information_gain"]])
 @pytest.mark.parametrize("ids", [["--id", "id"], []])
-def test_the_same_rows_are_suggested(how, ids, place, run):  # noqa: F811
+def test_the_same_rows_are_suggested(how, ids, pools, run):
     options = ["-n", 5, *ids, *how, "--json"]
-    expected = run("suggest", place / "m.ncp", place / "pool", *options)
-    assert run("suggest", place / "m.ncp", place / "pool", *options, "--engine", "ray") == expected
+    expected = run("suggest", pools / "m.ncp", pools / "pool", *options)
+    assert run("suggest", pools / "m.ncp", pools / "pool", *options, "--engine", "ray") == expected
 
 
-def test_the_same_files_are_written(place, tmp_path, run):  # noqa: F811
-    options = [place / "m.ncp", place / "pool", "--json"]
+def test_the_same_files_are_written(pools, tmp_path, run):
+    options = [pools / "m.ncp", pools / "pool", "--json"]
     told = {}
     for engine in ("local", "ray"):
         (tmp_path / engine).mkdir()
@@ -111,8 +88,8 @@ def test_the_same_files_are_written(place, tmp_path, run):  # noqa: F811
 
 
 @pytest.mark.usefixtures("contrast_as_it_is")  # as in the tasks
-def test_the_same_fits_are_evaluated_and_simulated(place, tmp_path):
-    table = {"table": str(place / "labelled.parquet"), "target": "y", "fingerprint": ""}
+def test_the_same_fits_are_evaluated_and_simulated(pools, tmp_path):
+    table = {"table": str(pools / "trained.parquet"), "target": "y", "fingerprint": ""}
     small = {"members": 1, "epochs": 2, "hidden": (4,)}
     how = {"initial": 6, "batch": 4, "labels": 10, "seeds": 1}
     configs = {
@@ -134,11 +111,11 @@ def test_the_same_fits_are_evaluated_and_simulated(place, tmp_path):
         assert shown[-1].done == shown[-1].total
 
 
-def test_a_task_that_runs_twice_writes_once(place, tmp_path):
+def test_a_task_that_runs_twice_writes_once(pools, tmp_path):
     """As one does whose node seemed lost: both are under way at once."""
     job = table_predictions.Job(
-        table_predictions.ModelFile.shared(place / "m.ncp"),
-        place / "pool",
+        table_predictions.ModelFile.shared(pools / "m.ncp"),
+        pools / "pool",
         {},
         table_predictions.table_files.PLAIN,
         0.9,

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from ncprior import NCPRegressor
-from ncprior.cli.main import main
 from ncprior.core.acquisition import SCORES, score_names
 from ncprior.core.registry import Entry, Registry, Style, style_of
 from ncprior.errors import UserError
@@ -55,21 +53,6 @@ def table(tmp_path_factory):
     random = np.random.default_rng(0)
     path.write_text("a,y\n" + "".join(f"{x:.4f},{x**2:.4f}\n" for x in random.normal(size=ROWS)))
     return path
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """What a command in this process prints."""
-
-    def run(*arguments, code=0):
-        monkeypatch.setattr(sys, "argv", ["ncprior", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        told = capsys.readouterr()
-        assert (stop.value.code or 0) == code, told.err
-        return told.out if code == 0 else told.err
-
-    return run
 
 
 @pytest.mark.usefixtures("added")

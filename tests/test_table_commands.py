@@ -1,6 +1,7 @@
 """The commands for people's own tables: real files, some through real processes, mistakes of every kind."""
 
 import inspect
+import io
 import json
 import re
 import resource
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
 from datetime import date, timedelta
 from functools import partial
 
@@ -21,7 +23,6 @@ import pytest
 from ncprior.cli import suggest as commands
 from ncprior.cli import summaries
 from ncprior.cli.interrupts import noted_interrupts
-from ncprior.cli.main import main
 from ncprior.cli.simulate import simulate as simulate_command
 from ncprior.core.acquisition import SCORES
 from ncprior.core.methods import TITLES
@@ -60,7 +61,7 @@ def houses(rows=ROWS, seed=0):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A table as CSV and Parquet, and a model of it that a real process trained."""
+    """A table as CSV and Parquet."""
     folder = tmp_path_factory.mktemp("houses")
     pa_csv.write_csv(houses(), folder / "houses.csv")
     pq.write_table(houses(), folder / "houses.parquet")
@@ -68,37 +69,17 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def trained(folder):
-    arguments = ["--target", "price", "--exclude-columns", "house", *TINY, "--out", folder / "houses.ncp", "--json"]
-    done = ncprior("fit", folder / "houses.csv", *arguments)
-    assert done.returncode == 0, done.stderr
-    return folder / "houses.ncp", json.loads(done.stdout)
+def trained(folder, in_process):
+    """The path of a model that the command trained, and what it said."""
+    options = ["--target", "price", "--exclude-columns", "house", *TINY, "--out", folder / "houses.ncp", "--json"]
+    with redirect_stdout(io.StringIO()) as said:
+        assert in_process("fit", folder / "houses.csv", *options) == 0
+    return folder / "houses.ncp", json.loads(said.getvalue())
 
 
 @pytest.fixture
 def model(trained):
     return NCPRegressor.load(trained[0])
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """The command in this process, which has JAX loaded already: what it says on stdout and stderr, and its code."""
-
-    def run(*arguments, code=0):
-        monkeypatch.setattr("ncprior.cli.progress._PLAIN_SECONDS", 1e9)  # no lines of progress on a busy machine
-        monkeypatch.setattr(sys, "argv", ["ncprior", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        said = capsys.readouterr()
-        assert (stop.value.code or 0) == code, said.err
-        if code:
-            assert said.err.startswith("ncprior: ")
-            assert said.err.count("\n") == 1
-            assert not said.out
-            return said.err
-        return said.out
-
-    return run
 
 
 def hidden_files(folder):
@@ -209,11 +190,9 @@ def test_guaranteed_intervals(trained, folder, tmp_path, run):
     assert "conformal" not in run("predict", model, houses)
 
 
-def test_predictions_are_those_of_the_estimator(trained, model, folder, tmp_path):
+def test_predictions_are_those_of_the_estimator(trained, model, folder, tmp_path, run):
     out = tmp_path / "predictions.csv"
-    done = ncprior("predict", trained[0], folder / "houses.csv", "--out", out, "--json")
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
+    summary = json.loads(run("predict", trained[0], folder / "houses.csv", "--out", out, "--json"))
     table = table_files.read(out, schema={"house": pa.string()})
     assert table["house"].to_pylist() == houses()["house"].to_pylist()  # with the zeros that they begin with
     columns = ["mean", "std", "uncertainty", "noise", "lower", "upper", "familiarity"]

@@ -23,20 +23,8 @@ def model():
 
 
 @pytest.fixture
-def mistake(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr("ncprior.cli.progress._PLAIN_SECONDS", 1e9)  # no lines of progress on a busy machine
-        monkeypatch.setattr(sys, "argv", ["ncprior", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        said = capsys.readouterr()
-        assert stop.value.code == 2
-        assert said.err.startswith("ncprior: ")
-        assert said.err.count("\n") == 1
-        assert not said.out
-        return said.err
-
-    return run
+def mistake(run):
+    return partial(run, code=2)
 
 
 @pytest.fixture
