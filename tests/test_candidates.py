@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ncprior.data.frames import as_table
 from ncprior.tables import candidates
 from ncprior.tables.candidates import Kept, Reservoir, RowWeights, best, draw, hashed, lowest_keys, row_keys, sizes
 from ncprior.tables.estimator import NCPRegressor
@@ -109,12 +110,12 @@ def test_shards_of_large_pools_keep_few_rows_in_all():
 
 def test_rows_far_from_the_labelled_ones_weigh_more(model):
     fitted = model.fitted_
-    inputs = fitted.encoder.transform(model._table([[0.0, 0.0], [2.5, -2.5], [30.0, 30.0]]))
+    inputs = fitted.encoder.transform(as_table([[0.0, 0.0], [2.5, -2.5], [30.0, 30.0]]))
     weights = np.exp(RowWeights(fitted, fitted.training_sample)(inputs))
     assert weights[0] == pytest.approx(1.0, abs=1e-6)
     assert 1.0 < weights[1] < weights[2]
     assert weights[2] == pytest.approx(candidates.LARGEST_WEIGHT)
-    labelled = RowWeights(fitted, fitted.encoder.transform(model._table([[30.0, 30.0], [31.0, 30.0]])))
+    labelled = RowWeights(fitted, fitted.encoder.transform(as_table([[30.0, 30.0], [31.0, 30.0]])))
     assert labelled(inputs)[2] == pytest.approx(0.0, abs=1e-6)
 
 
@@ -132,7 +133,7 @@ def test_a_region_with_few_rows_has_candidates(acquisition, model, monkeypatch):
     monkeypatch.setattr(candidates, "CANDIDATES", 3_000)
     pool = np.random.default_rng(2).normal(size=(30_000, 2))
     pool[[11_111, 22_222]] = [[30.0, 30.0], [31.0, 30.0]]
-    fitted, table = model.fitted_, model._table(pool)
+    fitted, table = model.fitted_, as_table(pool)
     excluded = np.zeros(30_000, bool)
     excluded[::2] = True
     seen = 0

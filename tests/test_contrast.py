@@ -7,6 +7,7 @@ import pytest
 
 from ncprior import NCPRegressor
 from ncprior.core.prediction import Prediction, add_uncertainty
+from ncprior.data.frames import as_table
 from ncprior.tables import contrast
 from ncprior.tables.calibration import EXPONENT, Calibration, ContrastFit, SquaredErrors, best_exponent
 from ncprior.tables.contrast import NETWORKS, contrast_method
@@ -38,7 +39,7 @@ def model():
 
 
 def said(model, rows):
-    return np.asarray(model.fitted_.contrast.spread(model.fitted_.encoder.transform(model._table(np.asarray(rows)))))
+    return np.asarray(model.fitted_.contrast.spread(model.fitted_.encoder.transform(as_table(np.asarray(rows)))))
 
 
 def test_rows_off_the_data_are_told_from_others_also_between_the_bands(model):
@@ -97,7 +98,7 @@ def test_functions_and_covariances_spread_as_the_uncertainty(model):
     X, _ = two_bands()
     rows = np.concatenate([X[:20], 3 * X[:20]])
     uncertainty = model.predict_distribution(rows).uncertainty / model.target_scale_
-    encoded = model.fitted_.encoder.transform(model._table(rows))
+    encoded = model.fitted_.encoder.transform(as_table(rows))
     features = np.asarray(model.fitted_.covariance_features(encoded))
     np.testing.assert_allclose(np.sqrt((features**2).sum(1)), uncertainty, rtol=1e-3)
     drawn = model.sample_functions(rows, 600, random_state=0) / model.target_scale_
