@@ -17,8 +17,8 @@ from ncprior.tables.preset import CONTRAST
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _all_steps():
-    few, contrast.STEPS = contrast.STEPS, 1_500
+def _enough_steps():
+    few, contrast.STEPS = contrast.STEPS, 600
     yield
     contrast.STEPS = few
 

@@ -5,7 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from ncprior.core import active
 from ncprior.core.active import Schedule
+from ncprior.core.metrics import METRICS
 from ncprior.core.settings import PAPER
 from ncprior.errors import UserError
 from ncprior.experiments.paper import function_prior
@@ -16,6 +18,14 @@ from ncprior.report.page import report
 
 SETTINGS = dataclasses.replace(PAPER, hidden=(30,), learning_rate=1e-2, batch_size=20, output_std=0.8)
 SMALL = Config("paper", SETTINGS, Schedule(300, 20, 1, 300, 100), seeds=3)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_metrics():
+    """Programs without the metrics that nothing here is about compile faster."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(active, "METRICS", {name: METRICS[name] for name in ("rmse", "nlpd")})
+        yield
 
 
 @pytest.fixture(scope="module")
