@@ -17,8 +17,8 @@ from ncprior.tables.preset import CONTRAST
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _enough_steps():
-    few, contrast.STEPS = contrast.STEPS, 600
+def _all_steps():
+    few, contrast.STEPS = contrast.STEPS, 1_500
     yield
     contrast.STEPS = few
 
