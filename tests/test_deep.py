@@ -35,14 +35,19 @@ def view_of(head, rows=3, *, targets=0.0, noise=1.0, key=KEY):
     return View(Network(lambda x: x, {"mean": head}), batch, inputs, clean, {"inputs": inputs}, key)
 
 
+@pytest.fixture(scope="module")
+def noise():
+    """Standard normal numbers, which take longer to draw than all that is done with them."""
+    return jax.random.normal(KEY, (TRAINING_SAMPLES, 400_000))
+
+
 @pytest.mark.parametrize("centre", ["target", "prediction"])
 @pytest.mark.parametrize("direction", ["forward", "reverse"])
 @pytest.mark.parametrize(
     ("mean", "std"), [(0.0, 1.0), (0.5, 1.0), (0.0, 0.05), (1.5, 0.3), (-2.0, 4.0), (0.0, 20.0)], ids=str
 )
-def test_the_estimate_is_right_for_a_normal_at_the_number_of_samples_of_training(direction, mean, std, centre):
+def test_the_estimate_is_right_for_a_normal_at_the_number_of_samples_of_training(direction, mean, std, centre, noise):
     prior = OutputPrior(1.0, centre, direction)
-    noise = jax.random.normal(KEY, (TRAINING_SAMPLES, 400_000))
 
     def values(std):
         return prior.estimated_divergence(jnp.zeros(400_000), mean + std * noise)

@@ -41,7 +41,7 @@ def trainer(settings=SMALL, name="bbb+ncp", optimizer=None):
 
 def learners(trainer, rows, seeds, labels=10):
     visible = jnp.arange(trainer.buffer(labels), dtype=jnp.int32) % len(rows.inputs)
-    return jax.vmap(lambda key: trainer.start(rows, visible, key=key))(seed_keys(seeds))
+    return jax.jit(jax.vmap(lambda key: trainer.start(rows, visible, key=key)))(seed_keys(seeds))
 
 
 def run(trainer, rows, seeds, epochs=5, labels=10, mesh=None):
