@@ -276,6 +276,7 @@ ARGUMENTS = {
     "epochs": 5,
     "early_stopping": False,
     "validation_fraction": 0.2,
+    "conformal_fraction": 0.2,
     "warm_start": True,
     "random_state": 3,
     "verbose": True,

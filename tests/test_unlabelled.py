@@ -101,7 +101,6 @@ def test_training_that_goes_on_has_them_or_not_as_before(models, tmp_path):
         ({"gamma": 0.0}, "gamma 0"),
         ({"input_prior": lambda inputs, *, key: inputs}, "an input_prior of your own"),  # noqa: ARG005
     ],
-    ids=str,
 )
 def test_they_are_refused_where_they_have_no_effect(arguments, why):
     X, y = rows_of(30, 0)
