@@ -28,7 +28,7 @@ from ncprior.experiments.scores import LEVELS, Standardised, detection, scores
 from ncprior.experiments.variants import expand
 from ncprior.report.evaluate import verdict
 from ncprior.report.page import report
-from ncprior.report.simulate import savings
+from ncprior.report.simulate import savings, settled
 
 NCPRIOR = str(Path(sys.executable).parent / "ncprior")
 TINY = {"members": 2, "epochs": 3, "hidden": (8,)}
@@ -368,35 +368,76 @@ def test_labels_saved_by_hand():
     labels = np.array([10.0, 20.0, 30.0])
     good, control = np.array([4.0, 2.0, 0.0]), np.array([4.0, 3.0, 2.0])
     # The control ends with 2 after 30 labels, which the other reaches after 20; on the way it needs 20 and 15.
-    assert labels_saved(labels, good, control) == pytest.approx(1 - 15 / 20, abs=0.01)
-    # The other way round it needs 20 instead of 15 on the first half, and never comes to the values of the second.
-    assert labels_saved(labels, control, good) == pytest.approx(1 - (20 + 30) / (15 + 25), abs=0.01)
+    found = labels_saved(labels, good, control)
+    assert found.saved == found.cautious == pytest.approx(1 - 15 / 20, abs=0.01)
+    assert found.reached == 1
+    # The other way round it needs 20 instead of 15 on the first half, and never comes to the values of the second:
+    # it needs 30 labels at least.
+    found = labels_saved(labels, control, good)
+    assert found.saved == pytest.approx(1 - (20 + 30) / (15 + 25), abs=0.01)
+    assert found.cautious == pytest.approx(1 - (20 + 60) / (15 + 25), abs=0.02)
+    assert found.reached == pytest.approx(0.5)
     for worse in ([4.0, 5.0, 6.0], [4.0, 5.0, 3.999]):
-        assert labels_saved(labels, np.array(worse), control) == pytest.approx(1 - 30 / 20, abs=0.02)
-    assert labels_saved(labels, control, control) == 0
+        found = labels_saved(labels, np.array(worse), control)
+        assert found.saved == pytest.approx(1 - 30 / 20, abs=0.02)
+        assert found.reached == 0
+    assert labels_saved(labels, control, control) == (0, 0, 1)
     # A value counts from the first time that it is reached, for both.
-    assert labels_saved(labels, np.array([4.0, 2.0, 9.0]), control) == pytest.approx(0.25, abs=0.01)
+    assert labels_saved(labels, np.array([4.0, 2.0, 9.0]), control).saved == pytest.approx(0.25, abs=0.01)
     level = np.array([4.0, 3.0, 3.0])
-    assert labels_saved(labels, level, level) == 0
-    assert np.isnan(labels_saved(labels, np.array([np.nan, 1.0, 1.0]), control))
+    assert labels_saved(labels, level, level) == (0, 0, 1)
+    assert np.isnan(labels_saved(labels, np.array([np.nan, 1.0, 1.0]), control)).all()
+    # Before the first finite value, there is nothing to compare.
+    assert labels_saved(labels, np.array([np.inf, 2.0, 2.0]), np.array([np.inf, np.inf, 2.0])) == (1 - 20 / 30, 1 / 3, 1)
+
+
+@pytest.mark.parametrize("reached", [0.0, 0.3, 0.9, 1.0])
+def test_labels_never_reached_are_no_labels_saved(reached):
+    """A rule that is ahead until it stops learning: however far ahead it was, what it never reached is not settled."""
+    labels, rng = np.linspace(20, 400, 20), np.random.default_rng(0)
+    control = 1 - labels / 400 + 0.001 * rng.normal(size=(10, 20))
+    rule = np.maximum(1 - labels / 250, control[:, :1].mean() * (1 - reached)) + 0.001 * rng.normal(size=(10, 20))
+    found = bootstrap_saving(labels, rule, control)
+    assert found.reached == pytest.approx(reached, abs=0.06)
+    assert (found.low > 0) == (reached == 1)
+    if reached < 0.5:
+        assert found.high < 0  # even if it needed no more than its last label
+    if reached < 1:
+        assert found.low < found.mean < found.high + 0.01
 
 
 def test_the_sentence_about_labels_saved():
     def said(seeds=5, **rules):
-        saved = {"random": (0.0, 0.0, 0.0), **rules}
-        keys = ("mean", "low", "high")
+        saved = {"random": (0.0, 0.0, 0.0, 1.0), **rules}
+        keys = ("mean", "low", "high", "reached")
         found = {name: {"saved": {"rmse": dict(zip(keys, of, strict=True))}} for name, of in saved.items()}
         return savings({"rules": found, "config": {"seeds": seeds}})
 
-    assert said(lcmd=(0.2, 0.1, 0.3)).endswith("LCMD needed 20% fewer on average; the seeds settle it.")
-    assert said(lcmd=(-0.07, -0.56, 0.36)).endswith("LCMD needed 7% more on average; the seeds do not settle it.")
+    assert said(lcmd=(0.2, 0.1, 0.3, 1.0)).endswith("LCMD needed 20% fewer on average; the seeds settle it.")
+    assert said(lcmd=(-0.07, -0.56, 0.36, 1.0)).endswith("LCMD needed 7% more on average; the seeds do not settle it.")
+    assert said(lcmd=(0.07, -0.56, 0.36, 0.7)).endswith(
+        "LCMD needed at most 7% fewer on average (it never came to the last 30% of what random came to); "
+        "the seeds do not settle it."
+    )
+    assert "LCMD needed at least 20% more" in said(lcmd=(-0.2, -0.5, -0.1, 0.999))
+    assert "the last 1% of what" in said(lcmd=(-0.2, -0.5, -0.1, 0.999))
     # Fewer than five seeds settle nothing, whatever range they span.
-    assert said(seeds=4, lcmd=(0.2, 0.1, 0.3)).endswith(
+    assert said(seeds=4, lcmd=(0.2, 0.1, 0.3, 1.0)).endswith(
         "unclear, as 4 seeds settle nothing (five are needed at least)."
     )
-    assert "one seed settles nothing" in said(seeds=1, lcmd=(0.2, None, None))
-    assert "LCMD needed 20% fewer on average, which is the most" in said(lcmd=(0.2, 0.1, 0.3), bait=(0.1, 0.0, 0.2))
+    assert "one seed settles nothing" in said(seeds=1, lcmd=(0.2, None, None, 1.0))
+    two = said(lcmd=(0.2, 0.1, 0.3, 1.0), bait=(0.1, 0.0, 0.2, 1.0))
+    assert "LCMD needed 20% fewer on average, which is the most" in two
     assert said() == "There is no rule to compare with random."
+
+
+def test_a_rule_is_better_or_worse_if_all_of_the_range_says_so_and_five_seeds():
+    def verdict(low, high, seeds=5):
+        return settled({"mean": 0.1, "low": low, "high": high, "reached": 1.0}, seeds)
+
+    assert verdict(0.01, 0.3) == "better"
+    assert verdict(-0.3, -0.01) == "worse"
+    assert verdict(-0.01, 0.3) == verdict(0.01, 0.3, seeds=4) == verdict(None, None, seeds=1) == "unclear"
 
 
 def evaluated(shares, splits=10, failed=(), **densities):

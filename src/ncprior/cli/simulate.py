@@ -1,9 +1,8 @@
 """The command ``ncprior simulate``."""
 
-import math
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -38,10 +37,6 @@ from ncprior.cli.table_experiments import (
     run_on_table,
 )
 from ncprior.terminal import say
-
-if TYPE_CHECKING:
-    from ncprior.experiments.simulate import LabelsSaved
-
 
 @stoppable(RESUME)
 def simulate(
@@ -97,6 +92,8 @@ def simulate(
         from ncprior.cli import summaries
         from ncprior.data.labelled import fingerprint
         from ncprior.experiments import simulate as experiment
+        from ncprior.report.sections import number
+        from ncprior.report.simulate import savings, settled, share_saved
 
     fast = experiment.QUICK if quick else {}
     check_file(table)
@@ -128,22 +125,17 @@ def simulate(
     if as_json:
         summaries.print_json({**results, "report": report})
         return
+    said: dict[str, list[str]] = {
+        rule: [f"{share_saved(one)}: {settled(one, config.seeds)}" for one in of["saved"].values()]
+        for rule, of in results["rules"].items()
+    }
     print_table(
         ["rule", "final rmse", "final nlpd", "labels saved (rmse)", "labels saved (nlpd)"],
         [
-            [rule, *(f"{of[m]['mean'][-1]:.4g}" for m in experiment.COMPARED)]
-            + [saved(of["saved"][m]) if rule != experiment.CONTROL else "-" for m in experiment.COMPARED]
+            [rule, *(number(of[m]["mean"][-1]) for m in experiment.COMPARED)]
+            + (said[rule] if rule != experiment.CONTROL else ["-", "-"])
             for rule, of in results["rules"].items()
         ],
     )
+    say(savings(results))
     say(f"report: {report}")
-
-
-def saved(value: "LabelsSaved") -> str:
-    """The share of labels saved, with its range over resampled seeds."""
-    mean, low, high = value["mean"], value["low"], value["high"]
-    if mean is None:
-        return "-"
-    return (
-        f"{mean:+.0%}" if low is None or high is None or math.isnan(low) else f"{mean:+.0%} ({low:+.0%} to {high:+.0%})"
-    )

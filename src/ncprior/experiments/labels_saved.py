@@ -8,28 +8,48 @@ _LEVELS = 100
 """Points of the control's curve at which labels are compared."""
 _RESAMPLES = 1_000
 """Times that the seeds are drawn with replacement."""
+_NEVER = 2.0
+"""A value that a rule never reaches may need any number of labels more. The lower end of a range takes it for reached
+with this many times the last label, so that a few such values widen the range and many leave nothing settled."""
 
 
 class Saving(NamedTuple):
     """Share of the control's labels that a rule saves.
 
     Attributes:
-        mean: The share, from the mean curves over the seeds.
-        low: Its 5% quantile over resampled seeds; NaN with one seed.
-        high: Its 95% quantile.
+        mean: The share, from the mean curves over the seeds; an upper bound if ``reached`` is below 1.
+        low: Its 5% quantile over resampled seeds, where values that are never reached count as reached with twice the
+            last label; NaN with one seed.
+        high: Its 95% quantile, where they count as reached with the last label.
+        reached: Share of the control's values that the mean curve of the rule reaches.
     """
 
     mean: float
     low: float
     high: float
+    reached: float
 
 
-def labels_saved(labels: np.ndarray, curve: np.ndarray, control: np.ndarray) -> float:
+class Compared(NamedTuple):
+    """A learning curve compared with a control's.
+
+    Attributes:
+        saved: Share of the control's labels that are saved; an upper bound if ``reached`` is below 1.
+        cautious: The same, where values that are never reached count as reached with twice the last label.
+        reached: Share of the control's values that are reached.
+    """
+
+    saved: float
+    cautious: float
+    reached: float
+
+
+def labels_saved(labels: np.ndarray, curve: np.ndarray, control: np.ndarray) -> Compared:
     """Share of the control's labels that a rule saves for the same value of a metric, averaged along the curve.
 
     The average is over numbers of labels of the control, up to the first at which it has its best value. Curves are
-    interpolated linearly, and replaced by their running minima. A value that the rule never reaches counts as reached
-    with its last label, so the result is then an upper bound.
+    interpolated linearly, and replaced by their running minima. For a value that the rule never reaches, it needs more
+    than its last label: with that one in its place the share is an upper bound, and there is no lower one.
 
     Args:
         labels: Numbers of labels after which models were tested ``[rounds]``.
@@ -41,27 +61,35 @@ def labels_saved(labels: np.ndarray, curve: np.ndarray, control: np.ndarray) -> 
         finite number.
 
     >>> labels = np.array([10.0, 20.0, 40.0])
-    >>> labels_saved(labels, curve=np.array([4.0, 1.0, 1.0]), control=np.array([4.0, 2.0, 1.0])) > 0.3
-    True
+    >>> ahead = labels_saved(labels, curve=np.array([4.0, 1.0, 1.0]), control=np.array([4.0, 2.0, 1.0]))
+    >>> behind = labels_saved(labels, curve=np.array([4.0, 3.0, 2.0]), control=np.array([4.0, 2.0, 1.0]))
+    >>> ahead.saved > 0.3, ahead.reached, behind.saved < -0.3, behind.reached
+    (True, 1.0, True, 0.33)
     """
     curve, control = np.minimum.accumulate(curve), np.minimum.accumulate(control)
     if not np.isfinite([curve[-1], control[-1]]).all():
-        return float("nan")
-    last = reach(labels, control, control[-1])
-    levels = np.interp(np.linspace(labels[0], last, _LEVELS + 1)[1:], labels, control)
-    needed, by_control = (sum(reach(labels, one, level) for level in levels) for one in (curve, control))
-    return float(1 - needed / by_control)
+        return Compared(float("nan"), float("nan"), float("nan"))
+    last = reach(labels, control, control[-1:])
+    levels = np.interp(np.linspace(labels[0], last[0], _LEVELS + 1)[1:], labels, control)
+    levels = levels[np.isfinite(levels)]
+    needed, by_control = reach(labels, curve, levels), reach(labels, control, levels)
+    never = np.isinf(needed)
+    saved, cautious = (
+        float(1 - np.where(never, most, needed).sum() / by_control.sum()) for most in (labels[-1], _NEVER * labels[-1])
+    )
+    return Compared(saved, cautious, float(1 - never.mean()))
 
 
-def reach(labels: np.ndarray, curve: np.ndarray, level: float) -> float:
-    """The number of labels at which a falling curve first is at most ``level``; the last one if it never is."""
-    if curve[-1] > level:
-        return float(labels[-1])
-    after = int(np.argmax(curve <= level))
-    if after == 0 or not np.isfinite(curve[after - 1]):
-        return float(labels[after])
-    part = (curve[after - 1] - level) / (curve[after - 1] - curve[after])
-    return float(labels[after - 1] + part * (labels[after] - labels[after - 1]))
+def reach(labels: np.ndarray, curve: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """The numbers of labels at which a falling curve first is at most each level; infinite if it never is."""
+    after = np.searchsorted(-curve, -levels)
+    before, there = np.maximum(after - 1, 0), np.minimum(after, len(curve) - 1)
+    fall = curve[before] - curve[there]
+    # From a value that is not finite, and before the first, there is nothing to interpolate.
+    between = (after > 0) & np.isfinite(fall) & (fall > 0)
+    part = np.divide(curve[before] - levels, fall, out=np.ones(len(levels)), where=between)
+    found = labels[before] + part * (labels[there] - labels[before])
+    return np.where(after < len(curve), found, np.inf)
 
 
 def bootstrap_saving(labels: np.ndarray, rule: np.ndarray, control: np.ndarray) -> Saving:
@@ -73,12 +101,14 @@ def bootstrap_saving(labels: np.ndarray, rule: np.ndarray, control: np.ndarray) 
         control: The metric of the control ``[seeds, rounds]``.
     """
     seeds = len(rule)
-    mean = labels_saved(labels, rule.mean(0), control.mean(0))
-    if seeds == 1:
-        return Saving(mean, float("nan"), float("nan"))
-    rng = np.random.default_rng(0)
-    # The rule and the control are resampled together: with one seed they share test rows and first labels.
-    draws = rng.integers(seeds, size=(_RESAMPLES, seeds))
-    found = np.array([labels_saved(labels, rule[draw].mean(0), control[draw].mean(0)) for draw in draws])
-    low, high = np.quantile(found[~np.isnan(found)], [0.05, 0.95]) if np.isfinite(found).any() else (np.nan, np.nan)
-    return Saving(mean, float(low), float(high))
+    whole = labels_saved(labels, rule.mean(0), control.mean(0))
+    low = high = float("nan")
+    if seeds > 1:
+        rng = np.random.default_rng(0)
+        # The rule and the control are resampled together: with one seed they share test rows and first labels.
+        draws = rng.integers(seeds, size=(_RESAMPLES, seeds))
+        found = np.array([labels_saved(labels, rule[draw].mean(0), control[draw].mean(0)) for draw in draws])
+        if len(finite := found[~np.isnan(found).any(1)]):
+            saved, cautious, _ = finite.T
+            low, high = float(np.quantile(cautious, 0.05)), float(np.quantile(saved, 0.95))
+    return Saving(whole.saved, low, high, whole.reached)

@@ -121,6 +121,7 @@ class LabelsSaved(TypedDict):
     mean: float | None
     low: float | None
     high: float | None
+    reached: float | None
 
 
 class RuleResult(TypedDict):

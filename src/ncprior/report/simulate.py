@@ -1,6 +1,7 @@
 """The page of ``ncprior simulate``: learning curves, and how many labels a rule saves."""
 
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -34,24 +35,56 @@ def simulate_section(records: Records) -> Section:
     return Section(f"Labels saved: {config['target']}", intro, [picture], tables, [], [], records, differences)
 
 
+def settled(saved: simulate.LabelsSaved, seeds: int) -> Literal["better", "worse", "unclear"]:
+    """Whether a rule needs fewer labels than random: unclear if the range has 0 in it, or comes from too few seeds."""
+    low, high = saved["low"], saved["high"]
+    if seeds < FEWEST_SEEDS or low is None or high is None:
+        return "unclear"
+    return "better" if low > 0 else "worse" if high < 0 else "unclear"
+
+
+def share_saved(saved: simulate.LabelsSaved) -> str:
+    """The share of labels saved with its range, as text; ``≤`` says that some values of random were never reached.
+
+    >>> share_saved({"mean": 0.2, "low": 0.1, "high": 0.3, "reached": 1.0})
+    '+20% (+10% to +30%)'
+    >>> share_saved({"mean": -0.1, "low": None, "high": None, "reached": 0.9})
+    '≤ -10%'
+    """
+    if saved["mean"] is None:
+        return "–"
+    most = "≤ " if saved["reached"] is not None and saved["reached"] < 1 else ""
+    low, high = saved["low"], saved["high"]
+    return f"{most}{saved['mean']:+.0%}" + (
+        "" if low is None or high is None else f" ({low:+.0%} to {high:+.0%})"
+    )
+
+
 def savings(results: simulate.Results) -> str:
     """A sentence on how many labels the best rule saves, and whether the seeds, at least five, agree on it."""
     found = {rule: of["saved"]["rmse"] for rule, of in results["rules"].items() if rule != simulate.CONTROL}
-    means = {rule: one["mean"] for rule, one in found.items() if one["mean"] is not None and np.isfinite(one["mean"])}
+    means = {rule: one["mean"] for rule, one in found.items() if one["mean"] is not None}
     if not means:
         return "There is no rule to compare with random."
     best = max(means, key=lambda rule: means[rule])
-    mean, low, high = means[best], found[best]["low"], found[best]["high"]
+    mean, reached, seeds = means[best], found[best]["reached"], results["config"]["seeds"]
     title, compared = simulate.rule_style(best).title, f"{abs(mean):.0%} {'fewer' if mean > 0 else 'more'}"
-    said = f"For the error of random labels, {title} needed {compared} on average"
+    never = 1 - reached if reached is not None else 0.0
+    bound = "" if not never else "at most " if mean > 0 else "at least "
+    said = f"For the error of random labels, {title} needed {bound}{compared} on average"
     if len(means) > 1:
         said += f", which is the {'most' if mean > 0 else 'least'} of the rules"
-    seeds = results["config"]["seeds"]
+    if never:
+        said += f" (it never came to the last {_percent(never)} of what random came to)"
     if seeds < FEWEST_SEEDS:
         counted = "one seed settles" if seeds == 1 else f"{seeds} seeds settle"
         return f"{said}; unclear, as {counted} nothing (five are needed at least)."
-    settled = low is not None and high is not None and (low > 0 or high < 0)
-    return f"{said}; the seeds {'settle it' if settled else 'do not settle it'}."
+    return f"{said}; the seeds {'do not settle it' if settled(found[best], seeds) == 'unclear' else 'settle it'}."
+
+
+def _percent(share: float) -> str:
+    """A share above 0, which is never written as 0%."""
+    return f"{max(share, 0.01):.0%}"
 
 
 def draw_simulation(
@@ -81,21 +114,22 @@ def _saved_table(results: simulate.Results) -> Table:
         for metric in simulate.COMPARED:
             cells.append(Cell(number(of[metric]["mean"][-1]), f"± {number(of[metric]['std'][-1])}"))
         for metric in simulate.COMPARED:
-            cells.append(_saving(of["saved"][metric]) if rule != simulate.CONTROL else Cell("–", "the control"))
+            saving = _saving(of["saved"][metric], results["config"]["seeds"])
+            cells.append(saving if rule != simulate.CONTROL else Cell("–", "the control"))
         rows.append([*cells, Cell(number(of["seconds"]))])
     note = (
         "Labels saved: how many fewer labels than random a rule needs for the same value, in percent, averaged along "
-        "random's curve; negative if it needs more. A value that a rule never reaches counts as reached with its last "
-        "label. The percentage is from mean curves; the range is the middle 90% over resampled seeds. If it includes "
-        f"0, or with fewer than {FEWEST_SEEDS} seeds, the comparison is not settled."
+        "random's curve; negative if it needs more. The percentage is from mean curves; the range is the middle 90% "
+        "over resampled seeds. Where a rule never came to a value of random, it needs more labels than it had: the "
+        "percentage counts its last label and is a bound (≤), the lower end of the range twice as many. Better or "
+        f"worse is what all of the range says; with fewer than {FEWEST_SEEDS} seeds it is unclear."
     )
     header = ["Rule", "Final RMSE", "Final NLPD", "Labels saved (RMSE)", "Labels saved (NLPD)", "Seconds a seed"]
     return Table("Labels saved against random", note, header, rows)
 
 
-def _saving(saved: simulate.LabelsSaved) -> Cell:
-    mean, low, high = saved["mean"], saved["low"], saved["high"]
-    if mean is None or not np.isfinite(mean):
+def _saving(saved: simulate.LabelsSaved, seeds: int) -> Cell:
+    if saved["mean"] is None:
         return Cell("–", "the density is not finite")
-    spread = "" if low is None or high is None or not np.isfinite(low) else f"{low:+.0%} to {high:+.0%}"
-    return Cell(f"{mean:+.0%}", spread)
+    reached = "" if saved["reached"] in (None, 1) else f"; {_percent(1 - saved['reached'])} never reached"
+    return Cell(share_saved(saved), settled(saved, seeds) + reached)
