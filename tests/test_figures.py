@@ -8,7 +8,9 @@ from ncprior.report.styles import label
 PANELS = ("train_rmse", "train_nlpd", "test_rmse", "test_nlpd")
 SOME = {"mean": 1.0, "std": 0.1, "median": 1.0}
 FAR = {"mean": 9.0, "std": 1.0, "median": 9.0}
-RULE = {metric: {"mean": [2.0, 1.0], "std": [0.1, 0.1]} for metric in ("rmse", "nlpd")}
+RULE = {"batch": 1, "counts": [1, 2]} | {
+    metric: {"mean": [2.0, 1.0], "std": [0.1, 0.1]} for metric in ("rmse", "nlpd")
+}
 ONES, POINTS = np.ones(3), (np.zeros(2), np.zeros(2))
 BELIEFS = dict.fromkeys(("det", "bbb+ncp"), Belief(np.arange(3.0), ONES, ONES, ONES, ONES, POINTS, POINTS))
 
@@ -82,10 +84,25 @@ def test_robustness_with_settings_that_have_stopped():
 @pytest.mark.parametrize("name", ["价格", "السعر", "😀 price ($)", "a\nb", "$x", "prix moyen (€)"])
 def test_names_from_outside_are_drawn_without_warnings(name, tmp_path):
     """Warnings are errors here: about letters that the font does not have, among others."""
-    figure = draw_simulation([1, 2], {name: RULE}, label(name), 2)
+    figure = draw_simulation({name: {**RULE, "rule": name}}, label(name), 2)
     for kind in ("svg", "png", "pdf"):
         figure.savefig(tmp_path / f"figure.{kind}")
     assert len(figure.axes[0].get_ylabel().splitlines()) == 1
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_every_batch_size_has_panels_of_its_own_with_the_same_axes(narrow):
+    large = RULE | {"batch": 5, "counts": [1, 6], "rmse": {"mean": [2.0, 0.1], "std": [0.1, 0.1]}}
+    rules = {f"{rule}/{one['batch']}": {**one, "rule": rule} for one in (RULE, large) for rule in ("lcmd", "random")}
+    figure = draw_simulation(rules, "y", 2, narrow=narrow)
+    figure.canvas.draw()
+    assert [axis.get_title() for axis in figure.axes] == ["1 label at a time"] * 2 + ["5 labels at a time"] * 2
+    assert [len(axis.lines) for axis in figure.axes] == [2] * 4
+    first, _, second, _ = figure.axes
+    assert first.get_ylim() == second.get_ylim()
+    assert first.get_ylim()[0] < 0.1 < 2.0 < first.get_ylim()[1]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["LCMD", "random"]
 
 
 def test_labels_keep_what_the_font_has_and_escape_the_rest():

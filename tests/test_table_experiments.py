@@ -305,22 +305,29 @@ def test_evaluate_goes_on_to_the_same_numbers(table, tmp_path):
 
 def test_simulate_goes_on_to_the_same_numbers(table, tmp_path):
     config = simulate.Config(
-        str(table), "y", "x", inputs=("a", "b"), seeds=2, initial=5, batch=4, labels=12, estimator=TINY
+        str(table), "y", "x", inputs=("a", "b"), seeds=2, initial=5, batch=(2, 4), labels=9, estimator=TINY
     )
     whole, broken = run_in_two(simulate, config, tmp_path)
-    assert numbers(whole, "runs/*/*.json") == numbers(broken, "runs/*/*.json")
-    assert whole.read_json("about.json")["counts"] == [5, 9, 12]
-    for rule in config.rules:
-        run = whole.read_json(simulate.run_file(rule, 1))
-        assert [one["labels"] for one in run["rounds"]] == [5, 9, 12]
-        assert len(set(run["labels"])) == 12
+    assert numbers(whole, "runs/*/*/*.json") == numbers(broken, "runs/*/*/*.json")
+    counts = {"2": [5, 7, 9], "4": [5, 9]}
+    assert whole.read_json("about.json")["counts"] == counts
+    found = simulate.recorded_arms(whole)
+    assert [arm.name for arm in found] == ["kmeans_inputs/2", "random/2", "kmeans_inputs/4", "random/4"]
+    for arm in found:
+        run = whole.read_json(simulate.run_file(arm, 1))
+        assert [one["labels"] for one in run["rounds"]] == counts[str(arm.batch)]
+        assert len(set(run["labels"])) == 9
         assert not set(run["labels"]) & set(run["test"])
         # Every rule begins with the same labels and is tested on the same rows.
-        control = whole.read_json(simulate.run_file("random", 1))
+        control = whole.read_json("runs/random/2/001.json")
         assert run["labels"][:5] == control["labels"][:5]
         assert run["rounds"][0]["rmse"] == control["rounds"][0]["rmse"]
-    results = whole.read_json("results.json")
-    assert results["rules"]["random"]["saved"]["rmse"]["mean"] == 0
+    results = whole.read_json("results.json")["rules"]
+    assert {name: of["counts"] for name, of in results.items()} == {arm.name: counts[str(arm.batch)] for arm in found}
+    assert all(results[f"random/{size}"]["saved"]["rmse"]["mean"] == 0 for size in (2, 4))
+    page = report(whole.folder).read_text()
+    assert "k-means++ on inputs (2 at a time)" in page
+    assert "chooses up to 2 or 4 more at a time, up to 9" in page
 
 
 @pytest.mark.parametrize(
@@ -410,7 +417,10 @@ def test_the_sentence_about_labels_saved():
     def said(seeds=5, **rules):
         saved = {"random": (0.0, 0.0, 0.0, 1.0), **rules}
         keys = ("mean", "low", "high", "reached")
-        found = {name: {"saved": {"rmse": dict(zip(keys, of, strict=True))}} for name, of in saved.items()}
+        found = {
+            name: {"rule": name, "batch": 5, "saved": {"rmse": dict(zip(keys, of, strict=True))}}
+            for name, of in saved.items()
+        }
         return savings({"rules": found, "config": {"seeds": seeds}})
 
     assert said(lcmd=(0.2, 0.1, 0.3, 1.0)).endswith("LCMD needed 20% fewer on average; the seeds settle it.")
@@ -554,7 +564,8 @@ def test_simulate_in_a_real_process(table, tmp_path):
     done = ncprior("simulate", table, "--target", "y", "--rules", "information_gain", *small, "--json", "--out", out)
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
-    assert results["counts"] == [5, 10]
+    assert results["counts"] == {"5": [5, 10]}
+    assert (out / "runs" / "information_gain" / "000.json").exists()
     assert set(results["rules"]) == {"information_gain", "random"}
     assert results["report"] == str(out / "report.html")
     page = report(out).read_text()
@@ -603,7 +614,7 @@ def test_some_rows_of_a_table_are_no_mistake_of_the_whole(tmp_path, run):
     path = tmp_path / "commas.csv"
     path.write_text("\n".join(["a,b,y", *(f"{word},{i % 7},{i}" for i, word in enumerate(words))]) + "\n")
     small = ["--seeds", 3, "--initial", 12, "--batch", 2, "--labels", 14, "--rules", "random", *SET]
-    assert run("simulate", path, "--target", "y", *small)["counts"] == [12, 14]
+    assert run("simulate", path, "--target", "y", *small)["counts"] == {"2": [12, 14]}
 
 
 @pytest.mark.parametrize(
@@ -648,6 +659,8 @@ def test_some_rows_of_a_table_are_no_mistake_of_the_whole(tmp_path, run):
             "unknown rule 'luck': choose from kmeans_inputs",
         ),
         (["simulate", "TABLE", "--target", "y"], "the table has too few rows (60)"),
+        (["simulate", "TABLE", "--target", "y", "--batch", "5,few"], "--batch 5,few: give a whole number, or several"),
+        (["simulate", "TABLE", "--target", "y", "--batch", "5,0"], "batch must be at least 1, got 0"),
         (["simulate", "TABLE", "--target", "y", "--labels", "10"], "labels (10) must be more than the initial ones"),
     ],
 )

@@ -36,6 +36,7 @@ from ncprior.cli.table_experiments import (
     recorded,
     run_on_table,
 )
+from ncprior.errors import UserError
 from ncprior.terminal import say
 
 @stoppable(RESUME)
@@ -53,7 +54,9 @@ def simulate(
     exclude_columns: ExcludeOption = None,
     seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 5; quick: 2]")] = None,
     initial: Annotated[int, typer.Option(help="Random labels at the start.")] = 20,
-    batch: Annotated[int, typer.Option(help="Labels to choose at a time.")] = 20,
+    batch: Annotated[
+        str, typer.Option(help="Labels to choose at a time; several sizes, such as 1,5,40, are compared in one run.")
+    ] = "20",
     labels: Annotated[
         int | None, typer.Option(help="Labels to end with, at most 40% of the pool. \\[default: 400; quick: 100]")
     ] = None,
@@ -87,6 +90,8 @@ def simulate(
       ncprior simulate houses.csv --target price --quick
 
       ncprior simulate houses.csv --target price --rules kmeans_inputs,information_gain --seeds 10 --out runs/labels
+
+      ncprior simulate houses.csv --target price --batch 5,40
     """
     with ends_at_once():
         from ncprior.cli import summaries
@@ -110,7 +115,7 @@ def simulate(
         inputs=chosen_inputs(table.expanduser(), target, inputs, exclude_columns, options),
         dialect=recorded(options),
         initial=initial,
-        batch=batch,
+        batch=_batch_sizes(batch),
         unlabelled=unlabelled,
         **{**fast, **{name: value for name, value in given.items() if value is not None}},
         estimator={
@@ -125,17 +130,26 @@ def simulate(
     if as_json:
         summaries.print_json({**results, "report": report})
         return
-    said: dict[str, list[str]] = {
-        rule: [f"{share_saved(one)}: {settled(one, config.seeds)}" for one in of["saved"].values()]
-        for rule, of in results["rules"].items()
-    }
+
+    def saved(one: experiment.LabelsSaved) -> str:
+        return f"{share_saved(one)}: {settled(one, config.seeds)}"
+
     print_table(
         ["rule", "final rmse", "final nlpd", "labels saved (rmse)", "labels saved (nlpd)"],
         [
-            [rule, *(number(of[m]["mean"][-1]) for m in experiment.COMPARED)]
-            + (said[rule] if rule != experiment.CONTROL else ["-", "-"])
-            for rule, of in results["rules"].items()
+            [name, *(number(of[m]["mean"][-1]) for m in experiment.COMPARED)]
+            + ["-" if of["rule"] == experiment.CONTROL else saved(of["saved"][m]) for m in experiment.COMPARED]
+            for name, of in results["rules"].items()
         ],
     )
     say(savings(results))
     say(f"report: {report}")
+
+
+def _batch_sizes(text: str) -> int | tuple[int, ...]:
+    """One batch size, or several with commas between."""
+    sizes = split_names(text)
+    if not sizes or not all(size.isdecimal() for size in sizes):
+        raise UserError(f"--batch {text}: give a whole number, or several with commas between, such as 5,40")
+    found = tuple(dict.fromkeys(map(int, sizes)))
+    return found if len(found) > 1 else found[0]

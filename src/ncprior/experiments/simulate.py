@@ -1,14 +1,16 @@
 """Simulated active learning on a labelled table: how many of the labels would have been enough?
 
     about.json                 number of rows, and the numbers of labels after which models are tested
-    runs/RULE/SEED.json        the rows that a rule chose with one seed, in order, and the scores of every round
+    runs/RULE/SEED.json        the rows that a rule chose with one seed, in order, and the scores of every round; with
+                               several batch sizes runs/RULE/SIZE/SEED.json
     results.json               learning curves, and labels saved against random
 
 A run is written after every round, from which it can be resumed.
 """
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypedDict
 
@@ -60,7 +62,8 @@ class Config:
     inputs: tuple[str, ...] | None = None
     seeds: int = 5
     initial: int = 20
-    batch: int = 20
+    batch: int | tuple[int, ...] = 20
+    """Labels to choose at a time; every rule runs with each of several sizes."""
     labels: int = 400
     test: float = 0.2
     """Share of the rows that are test rows, which are never in the pool."""
@@ -80,11 +83,43 @@ class Config:
         if CONTROL not in self.rules:
             raise UserError(f"{CONTROL} must be among the rules, as it is what the others are compared with")
         check_limits(seeds=self.seeds)
-        for name, least in (("initial", 2), ("batch", 1), ("labels", 3)):
-            if (value := getattr(self, name)) < least:
+        least_batch = min(_sizes(self.batch), default=0)
+        for name, value, least in (("initial", self.initial, 2), ("batch", least_batch, 1), ("labels", self.labels, 3)):
+            if value < least:
                 raise UserError(f"{name} must be at least {least}, got {value}")
         if self.labels <= self.initial:
             raise UserError(f"labels ({self.labels}) must be more than the initial ones ({self.initial})")
+
+
+class Arm(NamedTuple):
+    """A rule with a batch size, whose learning curve is one of those that are compared.
+
+    Attributes:
+        rule: Name of the rule.
+        batch: Labels that it chooses at a time.
+        name: Of its folder and its results: ``RULE``, or ``RULE/SIZE`` if there are several sizes.
+        control: The name of random labels with the same batch size.
+    """
+
+    rule: str
+    batch: int
+    name: str
+    control: str
+
+
+def arms(rules: Sequence[str], batch: int | Sequence[int]) -> list[Arm]:
+    """Every rule with every batch size.
+
+    >>> [arm.name for arm in arms(["lcmd", "random"], 20)], [arm.name for arm in arms(["lcmd"], (1, 5))]
+    (['lcmd', 'random'], ['lcmd/1', 'lcmd/5'])
+    """
+    sizes = _sizes(batch)
+    endings = {size: f"/{size}" if len(sizes) > 1 else "" for size in sizes}
+    return [Arm(rule, size, rule + endings[size], CONTROL + endings[size]) for size in sizes for rule in rules]
+
+
+def _sizes(batch: int | Sequence[int]) -> tuple[int, ...]:
+    return (batch,) if isinstance(batch, int) else tuple(dict.fromkeys(batch))
 
 
 class Round(TypedDict):
@@ -102,6 +137,7 @@ class Run(TypedDict):
     """A rule with one seed: numbers of the test rows and of the labelled rows, in order, and the rounds so far."""
 
     rule: str
+    batch: int
     seed: int
     test: list[int]
     labels: list[int]
@@ -127,6 +163,10 @@ class LabelsSaved(TypedDict):
 class RuleResult(TypedDict):
     """The learning curves of a rule, the labels that it saves, and the mean seconds of a seed."""
 
+    rule: str
+    batch: int
+    counts: list[int]
+    """Numbers of labels after which models were tested."""
     seconds: float
     rmse: Curve
     nlpd: Curve
@@ -142,8 +182,10 @@ class Results(TypedDict):
     rows: int
     rows_without_target: int
     inputs: list[str]
-    counts: list[int]
+    counts: dict[str, list[int]]
+    """Numbers of labels after which models were tested, by batch size."""
     rules: dict[str, RuleResult]
+    """By `Arm.name`."""
     config: JsonObject
     versions: dict[str, str]
 
@@ -153,8 +195,8 @@ def rule_style(name: str) -> Style:
     return style_of(name, acquisitions())
 
 
-def counts(config: Config, rows: int) -> list[int]:
-    """Numbers of labels after which models are tested, for a table with this many rows.
+def counts(config: Config, rows: int) -> dict[int, list[int]]:
+    """Numbers of labels after which models are tested, by batch size, for a table with this many rows.
 
     Raises:
         UserError: If the table has too few rows for the initial labels.
@@ -166,14 +208,14 @@ def counts(config: Config, rows: int) -> list[int]:
             f"the table has too few rows ({rows}): {config.initial} initial labels leave nothing to choose within "
             f"{POOL_SHARE:.0%} of the pool; give --initial and --batch smaller numbers"
         )
-    return [*range(config.initial, most, config.batch), most]
+    return {size: [*range(config.initial, most, size), most] for size in _sizes(config.batch)}
 
 
-def load(config: Config) -> tuple[Labelled, list[int]]:
+def load(config: Config) -> tuple[Labelled, dict[int, list[int]]]:
     """Read the table of a configuration.
 
     Returns:
-        Its labelled rows, and the numbers of labels after which models are tested.
+        Its labelled rows, and the numbers of labels after which models are tested, by batch size.
 
     Raises:
         UserError: If the table cannot be read, or has too few rows.
@@ -185,7 +227,7 @@ def load(config: Config) -> tuple[Labelled, list[int]]:
 
 def experiment(
     config: Config,
-    loaded: tuple[Labelled, list[int]],
+    loaded: tuple[Labelled, dict[int, list[int]]],
     records: Records,
     show: Callable[[RunProgress], None] = lambda _: None,
     engine: Engine | None = None,
@@ -207,34 +249,33 @@ def experiment(
     rows = len(data.targets)
     about = {"rows": rows, "rows_without_target": data.dropped, "inputs": data.inputs.column_names, "counts": steps}
     records.write_json("about.json", about)
-    total = config.seeds * len(config.rules) * len(steps)
-    done = 0
+    runs = [(arm, seed) for seed in range(config.seeds) for arm in arms(config.rules, config.batch)]
+    began: list[Run] = [
+        records.read_json(file) if records.exists(file := run_file(arm, seed)) else start(config, rows, arm, seed)
+        for arm, seed in runs
+    ]
+    total = sum(len(steps[arm.batch]) for arm, _ in runs)
+    done = sum(len(run["rounds"]) for run in began)
+    # Rounds with as many labels take about as long as each other.
+    ahead = Counter(
+        str(count) for (arm, _), run in zip(runs, began, strict=True) for count in steps[arm.batch][len(run["rounds"]) :]
+    )
+    left = [number for number, (arm, _) in enumerate(runs) if len(began[number]["rounds"]) < len(steps[arm.batch])]
     if engine is not None:
-        began = [
-            records.read_json(file) if records.exists(file := run_file(rule, seed)) else start(config, rows, rule, seed)
-            for seed in range(config.seeds)
-            for rule in config.rules
-        ]
-        done = sum(len(one["rounds"]) for one in began)
-        ahead_runs = [one for one in began if len(one["rounds"]) < len(steps)]
-        for number, whole in engine.run(run_to_the_end, [RunTask(config, one) for one in ahead_runs]):
-            records.write_json(run_file(whole["rule"], whole["seed"]), whole)
-            done += len(whole["rounds"]) - len(ahead_runs[number]["rounds"])
+        for number, whole in engine.run(run_to_the_end, [RunTask(config, began[one]) for one in left]):
+            before = began[left[number]]
+            records.write_json(run_file(*runs[left[number]]), whole)
+            done += len(whole["rounds"]) - len(before["rounds"])
             show(RunProgress(done, total, _state(whole), whole["rule"], {whole["rule"]: total - done}))
         return write_results(records)
-    for seed in range(config.seeds):
-        for rule in config.rules:
-            file = run_file(rule, seed)
-            run: Run = records.read_json(file) if records.exists(file) else start(config, rows, rule, seed)
-            done += len(run["rounds"])
-            for count in steps[len(run["rounds"]) :]:
-                run = advance(config, data, run, _batch(steps, count))
-                records.write_json(file, run)
-                done += 1
-                # Rounds with as many labels take about as long as each other.
-                runs_left = config.seeds * len(config.rules) - 1 - (seed * len(config.rules) + config.rules.index(rule))
-                ahead = {str(one): runs_left + (one > count) for one in steps}
-                show(RunProgress(done, total, _state(run), str(count), ahead))
+    for number in left:
+        (arm, seed), run = runs[number], began[number]
+        for count in steps[arm.batch][len(run["rounds"]) :]:
+            run = advance(config, data, run, _batch(steps[arm.batch], count))
+            records.write_json(run_file(arm, seed), run)
+            done += 1
+            ahead[str(count)] -= 1
+            show(RunProgress(done, total, _state(run), str(count), dict(ahead)))
     return write_results(records)
 
 
@@ -249,8 +290,9 @@ def run_to_the_end(task: RunTask) -> Run:
     """All rounds of a run that are left, on the table, which a process reads once."""
     data, steps = loaded_once(load, task.config)
     run = task.run
-    for count in steps[len(run["rounds"]) :]:
-        run = advance(task.config, data, run, _batch(steps, count))
+    own = steps[run["batch"]]
+    for count in own[len(run["rounds"]) :]:
+        run = advance(task.config, data, run, _batch(own, count))
     return run
 
 
@@ -263,15 +305,22 @@ def _state(run: Run) -> str:
     """The last round of a run, in words."""
     last = run["rounds"][-1]
     state = f"{last['labels']} labels, RMSE {last['rmse']:.3g}, NLPD {last['nlpd']:.3g}"
-    return f"{run['rule'].replace('_', ' ')}, seed {run['seed']}: {state}"
+    return f"{run['rule'].replace('_', ' ')}, {run['batch']} at a time, seed {run['seed']}: {state}"
 
 
-def start(config: Config, rows: int, rule: str, seed: int) -> Run:
-    """A run before its first round. Test rows and initial labels depend on the seed, not on the rule."""
+def start(config: Config, rows: int, arm: Arm, seed: int) -> Run:
+    """A run before its first round. Test rows and initial labels depend on the seed, not on rule and batch size."""
     order = np.random.default_rng([seed, 0]).permutation(rows)
     test = _test_rows(config, rows)
     labels = order[test : test + config.initial]
-    return {"rule": rule, "seed": seed, "test": np.sort(order[:test]).tolist(), "labels": labels.tolist(), "rounds": []}
+    return {
+        "rule": arm.rule,
+        "batch": arm.batch,
+        "seed": seed,
+        "test": np.sort(order[:test]).tolist(),
+        "labels": labels.tolist(),
+        "rounds": [],
+    }
 
 
 def advance(config: Config, data: Labelled, run: Run, batch: int) -> Run:
@@ -309,32 +358,37 @@ def advance(config: Config, data: Labelled, run: Run, batch: int) -> Run:
     return {**run, "labels": [*run["labels"], *chosen.tolist()], "rounds": [*run["rounds"], result]}
 
 
-def run_file(rule: str, seed: int) -> str:
-    """The file of the run of a rule with a seed."""
-    return f"runs/{rule}/{seed:03d}.json"
+def run_file(arm: Arm, seed: int) -> str:
+    """The file of the run of a rule and batch size with a seed."""
+    return f"runs/{arm.name}/{seed:03d}.json"
+
+
+def recorded_arms(records: Records) -> list[Arm]:
+    """The rules and batch sizes of a run on record."""
+    return arms(records.config["rules"], records.config["batch"])
 
 
 def unfinished(records: Records) -> list[str]:
     """The rules with runs that have not been recorded to their end."""
+    found = recorded_arms(records)
     if not records.exists("about.json"):
-        return list(records.config["rules"])
-    rounds = len(records.read_json("about.json")["counts"])
+        return [arm.name for arm in found]
+    steps = records.read_json("about.json")["counts"]
 
-    def whole(rule: str, seed: int) -> bool:
-        file = run_file(rule, seed)
-        return records.exists(file) and len(records.read_json(file)["rounds"]) == rounds
+    def whole(arm: Arm, seed: int) -> bool:
+        file = run_file(arm, seed)
+        return records.exists(file) and len(records.read_json(file)["rounds"]) == len(steps[str(arm.batch)])
 
-    config = records.config
-    return [rule for rule in config["rules"] if not all(whole(rule, seed) for seed in range(config["seeds"]))]
+    seeds = range(records.config["seeds"])
+    return [arm.name for arm in found if not all(whole(arm, seed) for seed in seeds)]
 
 
 def curves(records: Records) -> dict[str, dict[str, np.ndarray]]:
-    """Learning curves ``[seeds, rounds]`` by rule and metric."""
-    config = records.config
+    """Learning curves ``[seeds, rounds]`` by `Arm.name` and metric."""
     found: dict[str, dict[str, np.ndarray]] = {}
-    for rule in config["rules"]:
-        seeds = [records.read_json(run_file(rule, seed))["rounds"] for seed in range(config["seeds"])]
-        found[rule] = {
+    for arm in recorded_arms(records):
+        seeds = [records.read_json(run_file(arm, seed))["rounds"] for seed in range(records.config["seeds"])]
+        found[arm.name] = {
             metric: np.array([[one[metric] for one in rounds] for rounds in seeds], float)
             for metric in (*METRICS, "seconds")
         }
@@ -342,23 +396,25 @@ def curves(records: Records) -> dict[str, dict[str, np.ndarray]]:
 
 
 def write_results(records: Records) -> Results:
-    """Write ``results.json``: learning curves, and labels saved against random."""
+    """Write ``results.json``: learning curves, and labels saved against random with the same batch size."""
     about, found = records.read_json("about.json"), curves(records)
-    labels = np.array(about["counts"], float)
-    rules = {
-        rule: {
+    rules = {}
+    for arm in recorded_arms(records):
+        values, steps = found[arm.name], about["counts"][str(arm.batch)]
+        rules[arm.name] = {
+            "rule": arm.rule,
+            "batch": arm.batch,
+            "counts": steps,
             "seconds": float(values["seconds"].sum(1).mean()),
             **{
                 metric: {"mean": values[metric].mean(0).tolist(), "std": values[metric].std(0).tolist()}
                 for metric in METRICS
             },
             "saved": {
-                metric: bootstrap_saving(labels, values[metric], found[CONTROL][metric])._asdict()
+                metric: bootstrap_saving(np.array(steps, float), values[metric], found[arm.control][metric])._asdict()
                 for metric in COMPARED
             },
         }
-        for rule, values in found.items()
-    }
     results = {"experiment": NAME, **about, "rules": rules, "config": records.config, "versions": records.versions}
     records.write_json("results.json", results)
     written: Results = records.read_json("results.json")  # in which numbers that are not finite are null

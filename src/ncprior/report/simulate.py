@@ -13,22 +13,26 @@ from ncprior.report.differences import quick_note
 from ncprior.report.sections import Cell, Picture, Section, Table, name_cell, number
 from ncprior.report.styles import add_legend, figure_style, label, legend_lines, new_panels
 
+_MARKED = 40
+"""Curves of up to this many rounds have a marker at each."""
+
 
 def simulate_section(records: Records) -> Section:
     """The section of a run: learning curves of every rule, and the labels that each rule saves."""
     results = simulate.write_results(records)
-    config, labels = results["config"], results["counts"]
+    config, rules = results["config"], results["rules"]
+    steps, sizes = next(iter(results["counts"].values())), " or ".join(results["counts"])
     intro = (
         f"{config['target']} predicted from {len(results['inputs'])} columns of {config['table']} "
         f"({results['rows']:,} rows, {config['test']:.0%} of them for testing). Every rule begins with the same "
-        f"{labels[0]} random labels and chooses up to {config['batch']} more at a time, up to {labels[-1]}; "
+        f"{steps[0]} random labels and chooses up to {sizes} more at a time, up to {steps[-1]}; "
         f"{config['seeds']} seed{'s' * (config['seeds'] > 1)}. {savings(results)}"
     )
     caption = (
         f"Error (in units of {config['target']}) and negative log predictive density on the test rows against the "
         f"number of labels: mean over {config['seeds']} seeds, with its standard error."
     )
-    draw = partial(draw_simulation, labels, results["rules"], label(config["target"]), config["seeds"])
+    draw = partial(draw_simulation, rules, label(config["target"]), config["seeds"])
     picture = Picture("simulation", "Learning curves", caption, draw)
     tables = [_saved_table(results)]
     differences = quick_note(config, simulate.QUICK, simulate.QUICK_ESTIMATOR)
@@ -62,13 +66,13 @@ def share_saved(saved: simulate.LabelsSaved) -> str:
 
 def savings(results: simulate.Results) -> str:
     """A sentence on how many labels the best rule saves, and whether the seeds, at least five, agree on it."""
-    found = {rule: of["saved"]["rmse"] for rule, of in results["rules"].items() if rule != simulate.CONTROL}
-    means = {rule: one["mean"] for rule, one in found.items() if one["mean"] is not None}
+    found = {name: of["saved"]["rmse"] for name, of in results["rules"].items() if of["rule"] != simulate.CONTROL}
+    means = {name: one["mean"] for name, one in found.items() if one["mean"] is not None}
     if not means:
         return "There is no rule to compare with random."
-    best = max(means, key=lambda rule: means[rule])
+    best = max(means, key=lambda name: means[name])
     mean, reached, seeds = means[best], found[best]["reached"], results["config"]["seeds"]
-    title, compared = simulate.rule_style(best).title, f"{abs(mean):.0%} {'fewer' if mean > 0 else 'more'}"
+    title, compared = _title(best, results), f"{abs(mean):.0%} {'fewer' if mean > 0 else 'more'}"
     never = 1 - reached if reached is not None else 0.0
     bound = "" if not never else "at most " if mean > 0 else "at least "
     said = f"For the error of random labels, {title} needed {bound}{compared} on average"
@@ -82,44 +86,63 @@ def savings(results: simulate.Results) -> str:
     return f"{said}; the seeds {'do not settle it' if settled(found[best], seeds) == 'unclear' else 'settle it'}."
 
 
+def _title(name: str, results: simulate.Results) -> str:
+    """A rule with its batch size, if there are several."""
+    of = results["rules"][name]
+    several = len({one["batch"] for one in results["rules"].values()}) > 1
+    return simulate.rule_style(of["rule"]).title + f" ({of['batch']} at a time)" * several
+
+
 def _percent(share: float) -> str:
     """A share above 0, which is never written as 0%."""
     return f"{max(share, 0.01):.0%}"
 
 
 def draw_simulation(
-    labels: list[int], rules: dict[str, simulate.RuleResult], unit: str, seeds: int, *, narrow: bool = False
+    rules: dict[str, simulate.RuleResult], unit: str, seeds: int, *, narrow: bool = False
 ) -> Figure:
-    """Draw RMSE and NLPD on test rows against the number of labels: mean and standard error for each rule."""
+    """Draw RMSE and NLPD on test rows against the number of labels: mean and standard error for each rule.
+
+    Each batch size has a row of panels, all with the same axes.
+    """
+    sizes = list(dict.fromkeys(of["batch"] for of in rules.values()))
+    shown = {of["rule"]: simulate.rule_style(of["rule"]) for of in rules.values()}
     with figure_style():
-        figure, axes = new_panels(2, 3.0, narrow=narrow)
-        for axis, metric in zip(axes, simulate.COMPARED, strict=True):
-            for rule, of in rules.items():
-                style = simulate.rule_style(rule)
+        figure, axes = new_panels(2 * len(sizes), 0.6 + 2.4 * len(sizes), narrow=narrow, rows=len(sizes))
+        panels = [(size, metric) for size in sizes for metric in simulate.COMPARED]
+        for axis, (size, metric) in zip(axes, panels, strict=True):
+            for of in (one for one in rules.values() if one["batch"] == size):
+                style, labels = shown[of["rule"]], of["counts"]
                 mean, std = (np.array(of[metric][key], float) for key in ("mean", "std"))
-                axis.plot(labels, mean, style.dash, color=style.colour, marker=style.marker, markersize=2.5)
+                marker = style.marker if len(labels) <= _MARKED else None
+                axis.plot(labels, mean, style.dash, color=style.colour, marker=marker, markersize=2.5)
                 error = std / max(seeds - 1, 1) ** 0.5
                 axis.fill_between(labels, mean - error, mean + error, color=style.colour, alpha=0.12, linewidth=0)
             heading = f"Test RMSE ({unit})" if metric == "rmse" else "Test NLPD (nats)"
             axis.set(xlabel="Labels", ylabel=heading)
-        lines = legend_lines(map(simulate.rule_style, rules), markers=True)
+            if len(sizes) > 1:
+                axis.set_title(f"{size} label{'s' * (size > 1)} at a time")
+            first = axes[simulate.COMPARED.index(metric)]
+            if axis is not first:
+                axis.sharey(first)
+        lines = legend_lines(shown.values(), markers=True)
         add_legend(figure, lines, narrow=narrow, columns=5)
         return figure
 
 
 def _saved_table(results: simulate.Results) -> Table:
     rows = []
-    for rule, of in results["rules"].items():
-        cells = [name_cell(rule, simulate.rule_style(rule).title)]
+    for name, of in results["rules"].items():
+        cells = [name_cell(name, _title(name, results))]
         for metric in simulate.COMPARED:
             cells.append(Cell(number(of[metric]["mean"][-1]), f"± {number(of[metric]['std'][-1])}"))
         for metric in simulate.COMPARED:
             saving = _saving(of["saved"][metric], results["config"]["seeds"])
-            cells.append(saving if rule != simulate.CONTROL else Cell("–", "the control"))
+            cells.append(saving if of["rule"] != simulate.CONTROL else Cell("–", "the control"))
         rows.append([*cells, Cell(number(of["seconds"]))])
     note = (
-        "Labels saved: how many fewer labels than random a rule needs for the same value, in percent, averaged along "
-        "random's curve; negative if it needs more. The percentage is from mean curves; the range is the middle 90% "
+        "Labels saved: how many fewer labels than random (with the same batch size) a rule needs for the same value, in "
+        "percent, averaged along random's curve; negative if it needs more. The percentage is from mean curves; the range is the middle 90% "
         "over resampled seeds. Where a rule never came to a value of random, it needs more labels than it had: the "
         "percentage counts its last label and is a bound (≤), the lower end of the range twice as many. Better or "
         f"worse is what all of the range says; with fewer than {FEWEST_SEEDS} seeds it is unclear."

@@ -82,7 +82,7 @@ def _font_letters() -> frozenset[int]:
 
 
 def new_panels(
-    count: int, height: float, *, narrow: bool, widths: Sequence[float] | None = None
+    count: int, height: float, *, narrow: bool, widths: Sequence[float] | None = None, rows: int = 1
 ) -> tuple[Figure, list[Axes]]:
     """A figure and its panels, which are beside each other or, if ``narrow``, below each other.
 
@@ -91,13 +91,14 @@ def new_panels(
         height: Height of a wide figure in inches; that of a narrow one follows from the number of panels.
         narrow: Whether the figure is for a narrow page.
         widths: Relative widths of the panels of a wide figure; equal if None.
+        rows: Number of rows of a wide figure, which all have as many panels.
     """
     if narrow:
         figure = new_figure(NARROW, 0.5 + 2.2 * count)
         axes = figure.subplots(count, 1, squeeze=False)
     else:
         figure = new_figure(WIDE, height)
-        axes = figure.subplots(1, count, squeeze=False, width_ratios=widths)
+        axes = figure.subplots(rows, count // rows, squeeze=False, width_ratios=widths)
     return figure, list(axes.flat)
 
 
