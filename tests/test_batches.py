@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ncprior.core.acquisition import information_gain
 from ncprior.core.prediction import Prediction
-from ncprior.tables.batches import RULES, sketch
+from ncprior.tables.batches import RULES, Pool, sketch
 
 examples = settings(max_examples=50, deadline=None, derandomize=True)
 
@@ -21,16 +21,16 @@ ROWS, LABELS, FEATURES, COUNT = 12, 4, 3, 5
 DRAWN = ("kmeans_inputs", "kmeans_pp")
 
 # One compiled program for each rule, count and shape.
-COMPILED = {name: jax.jit(partial(rule.function, key=KEY), static_argnums=4) for name, rule in RULES.items()}
+COMPILED = {name: jax.jit(partial(rule.function, key=KEY), static_argnums=2) for name, rule in RULES.items()}
 rules = pytest.mark.parametrize("name", RULES)
 certain = pytest.mark.parametrize("name", [name for name in RULES if name not in DRAWN])
 BY_DISTANCE = ("lcmd", "k_center", *DRAWN)
 
 
-def pick(name, pool, labelled, noise, excluded, count=COUNT):
+def pick(name, pool, labelled, noise, excluded, count=COUNT, **more):
     """The rows that a rule picks, in float32."""
-    arrays = (jnp.asarray(np.asarray(part, np.float32)) for part in (pool, labelled, noise))
-    return np.asarray(COMPILED[name](*arrays, np.asarray(excluded, bool), count))
+    rows = Pool.of(np.asarray(pool, np.float32), noise, excluded, **more)
+    return np.asarray(COMPILED[name](rows, jnp.asarray(labelled, jnp.float32), count))
 
 
 def more_log_det(pool, labelled, noise, excluded, picked):  # noqa: ARG001
@@ -136,8 +136,8 @@ def test_repeats_of_labelled_rows_make_no_difference():
 @pytest.mark.parametrize("labels", [0, LABELS])
 def test_rows_are_drawn_in_proportion_to_squared_distances(labels):
     pool, labelled, noise, excluded = problem(0, labels=labels)
-    arrays = [jnp.asarray(part, jnp.float32) for part in (pool, labelled, noise)]
-    draw = jax.jit(jax.vmap(lambda key: RULES["kmeans_pp"].function(*arrays, jnp.asarray(excluded), 2, key=key)))
+    rows, seen = Pool.of(np.float32(pool), noise, excluded), jnp.asarray(labelled, jnp.float32)
+    draw = jax.jit(jax.vmap(lambda key: RULES["kmeans_pp"].function(rows, seen, 2, key=key)))
     first, second = np.asarray(draw(jax.random.split(KEY, 20_000))).T
     shares = np.where(excluded, 0, squared_distances(pool, labelled, []).min(1))
     shares /= shares.sum()
@@ -215,7 +215,7 @@ def test_the_whole_pool_is_a_permutation(name):
 def test_more_rows_than_the_pool_has_are_refused(name):
     pool, labelled, noise, excluded = problem(0)
     with pytest.raises(ValueError, match="a batch of 13 different rows cannot come from a pool of 12"):
-        RULES[name].function(*map(jnp.asarray, (pool, labelled, noise, excluded)), ROWS + 1, key=KEY)
+        RULES[name].function(Pool.of(pool, noise, excluded), jnp.asarray(labelled), ROWS + 1, key=KEY)
 
 
 masks = st.lists(st.booleans(), min_size=ROWS, max_size=ROWS).filter(lambda mask: mask.count(False) >= COUNT)
@@ -261,9 +261,6 @@ def test_narrow_features_are_not_sketched():
     assert sketch(features, 4, key=KEY) is features
 
 
-WEIGHTED = {name: jax.jit(partial(RULES[name].function, key=KEY), static_argnums=4) for name in certain.args[1]}
-
-
 @certain
 @examples
 @given(st.integers(0, 1000))
@@ -271,23 +268,72 @@ def test_a_row_of_weight_three_is_as_good_as_three_equal_rows(name, seed):
     """The rows of a weighted pool, picked one by one, are those of the pool in which they are repeated."""
     pool, labelled, noise, excluded = problem(seed)
     weights = np.random.default_rng(seed).permutation(np.arange(ROWS) % 4 + 1)  # of one sum, so of one shape
-    rule = WEIGHTED[name]
-    arrays = [jnp.asarray(np.asarray(part, np.float32)) for part in (pool, labelled, noise)]
-    few = rule(*arrays, np.asarray(excluded, bool), 3, weights=jnp.asarray(weights, jnp.float32))
+    few = pick(name, pool, labelled, noise, excluded, 3, weights=weights)
     repeat = np.repeat(np.arange(len(pool)), weights)
-    rows, stds = (jnp.asarray(np.asarray(part, np.float32)[repeat]) for part in (pool, noise))
-    ones = jnp.ones(len(repeat))
-    found = rule(rows, arrays[1], stds, np.asarray(excluded, bool)[repeat], 3, weights=ones)
+    found = pick(name, pool[repeat], labelled, noise[repeat], excluded[repeat], 3)
     if name in ("bait", "max_det"):  # which may pick a row again, if that is noisy
-        assert int(few[0]) == repeat[int(found[0])]
+        assert few[0] == repeat[found[0]]
     else:
-        assert np.asarray(few).tolist() == repeat[np.asarray(found)].tolist()
+        assert few.tolist() == repeat[found].tolist()
+
+
+def first_draws(rows, draws=2000):
+    """How often each row is the first that `kmeans_pp` draws."""
+    none = jnp.zeros((0, rows.features.shape[1]))
+    draw = jax.jit(jax.vmap(lambda key: RULES["kmeans_pp"].function(rows, none, 1, key=key)[0]))
+    return np.bincount(draw(jax.random.split(KEY, draws)), minlength=len(rows.features)) / draws
 
 
 def test_rows_are_drawn_as_often_as_they_count():
-    pool, weights = jnp.array([[1.0], [2.0], [3.0]]), jnp.array([9.0, 1.0, 2.0])
-    rule = jax.jit(RULES["kmeans_pp"].function, static_argnums=4)
-    none = jnp.zeros((0, 1))
-    keys = jax.random.split(KEY, 2000)
-    first = [int(rule(pool, none, jnp.ones(3), jnp.zeros(3, bool), 1, key=key, weights=weights)[0]) for key in keys]
-    np.testing.assert_allclose(np.bincount(first) / 2000, np.array([9.0, 4.0, 18.0]) / 31, atol=0.03)
+    found = first_draws(Pool.of([[1.0], [2.0], [3.0]], weights=[9.0, 1.0, 2.0]))
+    np.testing.assert_allclose(found, np.array([9.0, 4.0, 18.0]) / 31, atol=0.03)
+
+
+def test_rows_that_cost_twice_as_much_are_drawn_half_as_often():
+    found = first_draws(Pool.of([[1.0], [2.0], [3.0]], cost=[0.5, 1.0, 3.0]))
+    np.testing.assert_allclose(found, np.array([2.0, 4.0, 3.0]) / 9, atol=0.03)
+
+
+@certain
+@pytest.mark.parametrize("seed", range(3))
+def test_each_pick_gains_most_for_each_unit_of_cost(name, seed):
+    parts = problem(seed)
+    cost = np.random.default_rng(seed).choice([0.5, 1.0, 4.0, 16.0], ROWS)
+    picked = []
+    for row in pick(name, *parts, cost=cost):
+        gains = np.where(parts[3], -np.inf, TRUTH[name](*parts, picked)) / cost
+        gains[picked] = -np.inf
+        assert row == gains.argmax()
+        picked.append(row)
+    assert picked != pick(name, *parts).tolist()
+
+
+costs = st.lists(st.integers(1, 9), min_size=ROWS, max_size=ROWS)
+
+
+@rules
+@examples
+@given(seed=st.integers(0, 2**32 - 1), cost=costs)
+def test_the_unit_of_costs_makes_no_difference(name, seed, cost):
+    parts, cost = problem(seed), np.array(cost, float)
+    np.testing.assert_array_equal(pick(name, *parts, cost=cost), pick(name, *parts, cost=4 * cost))
+    np.testing.assert_array_equal(pick(name, *parts, cost=2.0), pick(name, *parts))
+
+
+@rules
+@examples
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    group=st.lists(st.integers(0, 4), min_size=ROWS, max_size=ROWS),
+    most=st.integers(1, 3),
+)
+def test_never_more_rows_of_a_group_than_there_is_room_for(name, seed, group, most):
+    parts, group = problem(seed), np.array(group)
+    free = np.bincount(group[~parts[3]], minlength=5)
+    count = min(COUNT, int(np.minimum(free, most).sum()))
+    found = pick(name, *parts, group=group, room=np.full(5, most))[:count]
+    assert len(set(found.tolist())) == count
+    assert not parts[3][found].any()
+    assert np.bincount(group[found], minlength=5).max() <= most
+    # A limit that no group comes to changes nothing.
+    np.testing.assert_array_equal(pick(name, *parts, group=group, room=np.full(5, COUNT)), pick(name, *parts))

@@ -20,9 +20,9 @@ DOCS = Path(__file__).parent.parent / "docs"
 ROWS = 40
 
 
-def first_rows(pool, labelled, noise, excluded, count, *, key, weights):  # noqa: ARG001
+def first_rows(pool, labelled, count, *, key):  # noqa: ARG001
     """The first rows that can be picked."""
-    return jnp.argsort(excluded, stable=True)[:count]
+    return jnp.argsort(pool.excluded, stable=True)[:count]
 
 
 def low_mean(prediction):

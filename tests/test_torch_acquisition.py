@@ -13,7 +13,7 @@ from ncprior.core.output_priors import OutputPrior
 from ncprior.core.prediction import Prediction as JaxPrediction
 from ncprior.errors import UserError
 from ncprior.tables.batch_features import pool_ranks
-from ncprior.tables.batches import RULES
+from ncprior.tables.batches import RULES, Pool
 from ncprior.torch import Mixture, OODLoss, Prediction, Samples, draw, information_gain, pick, score
 
 rng = np.random.default_rng(0)
@@ -74,7 +74,8 @@ def test_batches_are_those_of_the_package(rule):
         seed=3,
     )
     phi, seen = (pool, labelled) if rule != "kmeans_inputs" else (pool_ranks(pool, pool), pool_ranks(labelled, pool))
-    expected = RULES[rule].function(*map(jnp.asarray, (phi, seen, NOISE[:, 0], excluded)), 6, key=jax.random.key(3))
+    rows = Pool.of(phi, NOISE[:, 0], excluded)
+    expected = RULES[rule].function(rows, jnp.asarray(seen), 6, key=jax.random.key(3))
     assert found.dtype == torch.int64
     np.testing.assert_array_equal(found, expected)
     assert len(set(found.tolist())) == 6
@@ -86,7 +87,7 @@ def test_deviations_of_several_outputs_count_with_their_average_covariance():
     found = pick(deviations, 4, rule="max_det", noise=OUTPUT[1])
     phi = jnp.asarray(deviations.numpy().reshape(30, 8) / np.sqrt(2))
     noise = jnp.asarray(np.sqrt((NOISE**2).mean(1)))
-    expected = RULES["max_det"].function(phi, phi[:0], noise, jnp.zeros(30, bool), 4, key=jax.random.key(0))
+    expected = RULES["max_det"].function(Pool.of(phi, noise), phi[:0], 4, key=jax.random.key(0))
     np.testing.assert_array_equal(found, expected)
 
 

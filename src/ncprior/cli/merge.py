@@ -60,6 +60,7 @@ def merge(
         from ncprior.data import table_files
         from ncprior.data.column_types import check_held, python_rows
         from ncprior.tables.columns import used_columns, with_reasons
+        from ncprior.tables.constraints import costs_in
         from ncprior.tables.estimator import NCPRegressor
         from ncprior.tables.pool_parts import part_files, read_parts, read_search
     with stoppable(), kept_place(out, force):
@@ -89,11 +90,13 @@ def merge(
             "rule": chosen_by(search.acquisition, search.temperature),
             "suggestions": suggestions,
         }
+        if search.cost:
+            summary["total_cost"] = float(costs_in(rows, search.cost).sum())
         if out:
             summary["out"] = str(out)
         if as_json:
             print_json(summary)
         else:
-            inputs = set(used_columns(loaded.encoder_)) - {id_column}
+            inputs = set(used_columns(loaded.encoder_)) - {id_column, search.cost, search.groups}
             shown = rows.select([name for name in rows.column_names if name not in inputs])
             print_suggest(summary, shown, explain=explain, stderr=str(out) == STANDARD)

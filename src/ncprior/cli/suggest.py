@@ -1,5 +1,6 @@
 """The command ``ncprior suggest``."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -66,6 +67,18 @@ def suggest(
             metavar="TABLE", help="Rows not to pick: those with the same id or, without --id, the same inputs."
         ),
     ] = None,
+    cost: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column that says what a label costs: choose by gain for each unit of it."),
+    ] = None,
+    per: Annotated[
+        tuple[str, int] | None,
+        typer.Option(metavar="COLUMN K", help="Pick at most K rows of each group that this column names."),
+    ] = None,
+    weight: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="How much one of several targets counts; can be repeated, others 1."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
     shard: Annotated[
         str | None,
@@ -96,11 +109,15 @@ def suggest(
 
       ncprior suggest houses.ncp all-houses.parquet -n 20 --id address --exclude labelled.csv --out to-label.csv
 
+      ncprior suggest assays.ncp library.csv -n 96 --id compound --cost price --per supplier 24
+
       ncprior suggest trips.ncp pool/ --acquisition uncertainty --temperature 0.5 --seed 7
 
       ncprior suggest trips.ncp pool/ -n 20 --id trip --shard 3/64 --out parts/3.parquet
     """
     check_suggest(count, acquisition, temperature, greedy, seed)
+    if per is not None:
+        check_per(*per)
     check_out(out, force, pool)
     check_standard(out, as_json)
     if shard is not None:
@@ -118,7 +135,8 @@ def suggest(
         from ncprior.cli.summaries import ShardSummary, SuggestSummary, print_json, print_shard, print_suggest
         from ncprior.data import table_files
         from ncprior.data.column_types import check_held, python_rows
-        from ncprior.tables.columns import count_rows, dialect_of, used_columns, with_reasons
+        from ncprior.tables.columns import count_rows, dialect_of, target_names, used_columns, with_reasons
+        from ncprior.tables.constraints import PerGroup, costs_in
         from ncprior.tables.estimator import NCPRegressor
         from ncprior.tables.pool import Picker
         from ncprior.tables.pool_parts import Search, Shard, write_part
@@ -128,14 +146,26 @@ def suggest(
         loaded = NCPRegressor.load(model)
         options = dialect_of(loaded.encoder_, known)
         read_with = say_dialect(place, options)
-        picker = Picker(count, acquisition, temperature, seed, id_column, options)
+        picker = Picker(
+            count,
+            acquisition,
+            temperature,
+            seed,
+            id_column,
+            options,
+            cost=cost,
+            per=PerGroup(*per) if per else None,
+            output_weights=output_weights(target_names(loaded), weight or []),
+        )
         if out:
             check_held(out, picker.schema(loaded, place))
         excluded = picker.keys_in(loaded, exclude) if exclude else set()
         if shard is not None and out is not None and id_column is not None:
             part, rows_in_all = Shard.parse(shard), count_rows(place) or 0
-            how = (acquisition, temperature, seed, id_column, count, rows_in_all, len(excluded), part.of)
-            search, units = Search(digest_of(model), *how), part.units(place)
+            search = Search.of(
+                picker, digest_of(model), pool_rows=rows_in_all, not_to_pick=len(excluded), shards=part.of
+            )
+            units = part.units(place)
             with row_bar(table_files.rows_of(units)) as advance:
                 pieces = picker.stream(loaded, place, units=units)
                 found = picker.search(loaded, pieces, excluded, advance, part_of=rows_in_all)
@@ -168,12 +198,14 @@ def suggest(
             "rule": chosen_by(acquisition, temperature),
             "suggestions": suggestions,
         }
+        if cost is not None:
+            summary["total_cost"] = float(costs_in(rows, cost).sum())
         if out:
             summary["out"] = str(out)
         if as_json:
             print_json(summary)
         else:
-            inputs = set(used_columns(loaded.encoder_)) - {id_column}
+            inputs = set(used_columns(loaded.encoder_)) - {id_column, cost, per[0] if per else None}
             shown = rows.select([name for name in rows.column_names if name not in inputs])
             print_suggest(summary, shown, explain=explain, stderr=str(out) == STANDARD)
 
@@ -186,6 +218,28 @@ def check_shard(pool: Path, out: Path | None, id_column: str | None) -> None:
         raise UserError("--shard needs --id COLUMN: rows of one shard are told from those of others by their ids")
     if out is None or out.suffix.lower() != ".parquet":
         raise UserError("--shard needs --out FILE.parquet: what it finds is for ncprior merge, which picks the rows")
+
+
+def check_per(column: str, most: int) -> None:
+    """Raise unless rows of a group may be picked at all."""
+    if most < 1:
+        raise UserError(f"--per {column} {most}: give a whole number from 1 up")
+
+
+def output_weights(targets: Sequence[str], texts: Sequence[str]) -> tuple[float, ...]:
+    """The weights of all targets from ``NAME=VALUE``, 1 for those that are not named; none without any text."""
+    if not texts:
+        return ()
+    found = dict.fromkeys(targets, 1.0)
+    for text in texts:
+        name, _, value = text.rpartition("=")
+        if name not in found:
+            raise UserError(f"--weight {text}: give NAME=VALUE with one of the targets {', '.join(targets)}")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise UserError(f"--weight {text}: {value!r} is no number; give one, such as {name}=2") from None
+    return tuple(found.values())
 
 
 def chosen_by(acquisition: str, temperature: float) -> str:

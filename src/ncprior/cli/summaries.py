@@ -92,6 +92,7 @@ class SuggestSummary(TypedDict):
     rule: str
     """How they were chosen, in words."""
     suggestions: list[Row]
+    total_cost: NotRequired[float]
     out: NotRequired[str]
 
 
@@ -206,7 +207,8 @@ def print_suggest(summary: SuggestSummary, rows: pa.Table, *, explain: bool = Fa
         console.print(f"and {len(why) - _MANY:,} more")
     console.print(summary["rule"], style="bold", soft_wrap=True)
     excluded = f", {summary['excluded']:,} of them excluded" if summary["excluded"] else ""
-    console.print(f"from a pool of {summary['pool_rows']:,} rows{excluded}")
+    cost = f"; their labels cost {summary['total_cost']:,.6g} in all" if "total_cost" in summary else ""
+    console.print(f"from a pool of {summary['pool_rows']:,} rows{excluded}{cost}")
     if explain:
         _explain(console, "information gain", "uncertainty", "noise")
     if "out" in summary and not stderr:

@@ -101,6 +101,7 @@ SCORES: Registry[Score] = Registry(
             Style("uncertainty", "#D55E00", ":", "v"),
             "the logarithm of the uncertainty, whatever the noise",
             "prediction",
+            logarithm=True,
         ),
         "predictive_variance": Entry(
             predictive_variance,
@@ -119,6 +120,7 @@ SCORES: Registry[Score] = Registry(
             Style("random", "#000000", "--", "x"),
             "the same for every row: the control that every other choice must beat",
             "prediction",
+            logarithm=True,
         ),
     },
     compares="prediction",

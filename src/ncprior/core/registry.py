@@ -50,12 +50,14 @@ class Entry(Generic[Function]):
         style: How it is written and drawn.
         help: One line for the command's help and the docs.
         compares: What the function sees of the rows.
+        logarithm: Whether a score is the logarithm of what is gained, so that a cost is subtracted as its logarithm.
     """
 
     function: Function
     style: Style
     help: str
     compares: Compares
+    logarithm: bool = False
 
     @property
     def title(self) -> str:

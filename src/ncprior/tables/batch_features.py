@@ -5,10 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 from jax import Array
+from numpy.typing import ArrayLike
 
+from ncprior.core.acquisition import Score
 from ncprior.core.registry import Entry
 from ncprior.errors import UserError
-from ncprior.tables.batches import Rule, sketch
+from ncprior.tables.batches import RULES, Pool, Rule, sketch
+from ncprior.tables.constraints import NO_CONSTRAINTS, Constraints
 from ncprior.tables.fitted import Fitted
 from ncprior.tables.programs import NOISE, UNCERTAINTY, chunked, padded_size
 
@@ -79,9 +82,9 @@ def pool_ranks(rows: np.ndarray, pool: np.ndarray, weights: np.ndarray | None = 
     return np.stack([ranks(*columns) for columns in zip(rows.T, pool.T, strict=True)], axis=1)
 
 
-def root_mean_square(stds: np.ndarray) -> np.ndarray:
+def root_mean_square(stds: np.ndarray, output_weights: np.ndarray | None = None) -> np.ndarray:
     """The root of the outputs' average variance ``[rows]``, from their standard deviations ``[rows, outputs]``."""
-    return np.asarray(np.sqrt(np.mean(stds**2, axis=-1)), np.float32)
+    return np.asarray(np.sqrt(np.average(stds**2, axis=-1, weights=output_weights)), np.float32)
 
 
 def pick_batch(
@@ -94,6 +97,8 @@ def pick_batch(
     labelled: np.ndarray | None = None,
     excluded: np.ndarray | None = None,
     weights: np.ndarray | None = None,
+    constraints: Constraints = NO_CONSTRAINTS,
+    output_weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """The indices of the rows of a pool that a batch rule picks.
 
@@ -106,6 +111,11 @@ def pick_batch(
         labelled: Encoded rows that have labels; None for those that the ensemble keeps of its training rows.
         excluded: True for rows that must not be picked ``[rows]``.
         weights: How many rows of a larger pool each row stands for ``[rows]``; None for one.
+        constraints: Costs and groups of the rows; ``count`` rows must be there that can be picked together.
+        output_weights: How much each output counts ``[outputs]``, on average 1; None for all the same.
+
+    Raises:
+        UserError: If the method does not have what the rule compares, or the rule does not keep to the groups.
     """
     labelled = fitted.training_sample if labelled is None else labelled
     excluded = np.zeros(pool.num_rows, bool) if excluded is None else excluded
@@ -114,24 +124,24 @@ def pick_batch(
     engine, members = fitted.engine, (fitted.weights, fitted.calibration)
     inputs = fitted.encoder.transform(pool)
     prediction = fitted.predict_encoded(inputs)
-    noise = root_mean_square(chunked(NOISE, prediction))
+    name = getattr(rule.function, "__name__", "the rule")
+    noise = root_mean_square(chunked(NOISE, prediction), output_weights)
     if rule.compares == "inputs":
         phi, seen = (pool_ranks(rows, inputs, weights) for rows in (inputs, labelled))
     elif rule.compares == "gradients":
         phi, seen = (
-            chunked(lambda part: engine.sketches(*members, part, key_sketch, size=_MAX_FEATURES), rows)
+            chunked(lambda part: engine.sketches(*members, part, key_sketch, output_weights, size=_MAX_FEATURES), rows)
             for rows in (inputs, labelled)
         )
     else:
 
         def sketched(part: np.ndarray) -> tuple[Array, Array]:
-            whole = fitted.covariance_features(part)
+            whole = fitted.covariance_features(part, output_weights)
             return sketch(whole, _MAX_FEATURES, key=key_sketch), jnp.sqrt(jnp.sum(whole**2, axis=1))
 
         phi, std = (np.asarray(part) for part in chunked(sketched, inputs))
         seen = phi[:0]  # the belief knows the labelled rows
-        if not np.allclose(std, root_mean_square(_believed(fitted, inputs)), rtol=0.01, atol=1e-4):
-            name = getattr(rule.function, "__name__", "the rule")
+        if not np.allclose(std, root_mean_square(_believed(fitted, inputs), output_weights), rtol=0.01, atol=1e-4):
             raise UserError(
                 f"{name} goes by covariances of the mean, and the uncertainty of {engine.method.name} is not that of a "
                 "belief over functions; choose another acquisition, such as kmeans_inputs or information_gain"
@@ -139,16 +149,58 @@ def pick_batch(
     # Padded, so that pools and labels of about the same number share a program: with rows that cannot be picked, and
     # with repeats.
     more, again = padded_size(len(phi)) - len(phi), padded_size(len(seen)) - len(seen) if len(seen) else 0
-    phi, noise, excluded, each = (
-        np.pad(part, [(0, more), *[(0, 0)] * (part.ndim - 1)], constant_values=fill)
-        for part, fill in ((phi, 0), (noise, 1), (excluded, True), (each.astype(np.float32), 1))
+    cost = np.ones(len(phi)) if constraints.cost is None else constraints.cost / constraints.cost.mean()
+    group, room = np.zeros(len(phi), np.int32), np.full(1, count, np.int32)
+    if constraints.groups is not None:
+        group = constraints.groups.astype(np.int32)
+        room = np.full(padded_size(int(group.max()) + 1), constraints.per_group, np.int32)
+    whole = Pool(phi, noise, excluded, each.astype(np.float32), cost.astype(np.float32), group, room)
+    whole = Pool(
+        *(
+            np.pad(part, [(0, more), *[(0, 0)] * (part.ndim - 1)], constant_values=fill)
+            for part, fill in zip(whole[:-1], (0, 1, True, 1, 1, 0), strict=True)
+        ),
+        room,
     )
     seen = np.pad(seen, ((0, again), (0, 0)), mode="edge" if again else "constant")
-    return np.asarray(_PICK(rule.function, phi, seen, noise, excluded, count=count, key=key_rule, weights=each))
+    picked = np.asarray(pick(rule.function, whole, seen, count, key=key_rule))
+    if len(constraints.within(picked)) < count:
+        raise UserError(f"{name} picked more than {constraints.per_group} rows of a group; choose another acquisition")
+    return picked
+
+
+def pick(rule: Rule, pool: Pool, labelled: ArrayLike, count: int, *, key: Array) -> Array:
+    """What a rule picks, by a compiled program."""
+    return _PICK(rule, pool, labelled, count=count, key=key)
 
 
 _PICK = jax.jit(
-    lambda rule, *arrays, count, key, weights: rule(*arrays, count=count, key=key, weights=weights),
+    lambda rule, pool, labelled, *, count, key: rule(
+        Pool(*map(jnp.asarray, pool)), jnp.asarray(labelled), count, key=key
+    ),
     static_argnums=0,
     static_argnames="count",
 )
+
+
+def output_weights_for(acquisition: str | Score, weights: ArrayLike | None, outputs: int) -> np.ndarray | None:
+    """Weights of outputs with an average of 1; None if all count the same.
+
+    Raises:
+        UserError: If they are not positive numbers or 0, one for each output, or have no effect.
+    """
+    if weights is None:
+        return None
+    found = np.asarray(weights, np.float64)
+    if outputs == 1:
+        raise UserError("weights of outputs have no effect on a model with one output; leave them out")
+    if found.shape != (outputs,) or not (np.isfinite(found) & (found >= 0)).all() or not found.sum() > 0:
+        given = np.asarray(weights).tolist()
+        raise UserError(f"weights of outputs must be {outputs} numbers from 0 up, not all of them 0; got {given}")
+    rule = None if callable(acquisition) else RULES.get(acquisition)
+    if acquisition == "random" or (rule is not None and rule.compares == "inputs"):
+        raise UserError(
+            f"{acquisition} does not look at outputs, so that their weights have no effect; choose another "
+            "acquisition, such as kmeans_pp, or leave the weights out"
+        )
+    return np.asarray(found / found.mean(), np.float32)

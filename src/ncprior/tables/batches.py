@@ -9,7 +9,8 @@ mean, over the root of their number less 1. Members of an ensemble are joined en
 share, and so is what their means differ by; several outputs count with their average covariance.
 
 A pool may be a sample of a larger one, whose rows stand for several each: rules that sum over the pool or draw from it
-count them as often.
+count them as often. Labels may have costs: what a pick gains is divided by its cost, so that a batch gains much for what
+it costs. And a batch may have room for only so many rows of each group.
 
 `kmeans_inputs` and `kmeans_pp` draw rows at random. The other rules are deterministic: of rows that tie, the first is
 picked.
@@ -21,6 +22,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from ncprior.core.acquisition import SCORES, Score, score_names
 from ncprior.core.registry import Entry, Registry, Style
@@ -37,45 +39,72 @@ _BLOCK = 512
 State = TypeVar("State")
 
 
+class Pool(NamedTuple):
+    """The rows that a rule picks from, with what it has to know of each.
+
+    Attributes:
+        features: ``phi`` ``[rows, features]``.
+        noise: Std of the observation noise in the same unit ``[rows]``.
+        excluded: True for rows that must not be picked ``[rows]``.
+        weights: How many rows of a larger pool each of these stands for ``[rows]``.
+        cost: What a label costs, in any unit ``[rows]``: rules go by what is gained for each unit of it.
+        group: The number of each row's group ``[rows]``.
+        room: How many rows of each group a batch may have ``[groups]``.
+    """
+
+    features: Array
+    noise: Array
+    excluded: Array
+    weights: Array
+    cost: Array
+    group: Array
+    room: Array
+
+    @classmethod
+    def of(
+        cls,
+        features: ArrayLike,
+        noise: ArrayLike = 1.0,
+        excluded: ArrayLike = False,
+        *,
+        weights: ArrayLike = 1.0,
+        cost: ArrayLike = 1.0,
+        group: ArrayLike = 0,
+        room: ArrayLike | None = None,
+    ) -> "Pool":
+        """A pool; what is left out, or given as one number, is the same for all rows, and groups have no limit."""
+        features = jnp.asarray(features)
+        rows, kind = features.shape[:1], features.dtype
+        return cls(
+            features,
+            jnp.broadcast_to(jnp.asarray(noise, kind), rows),
+            jnp.broadcast_to(jnp.asarray(excluded, bool), rows),
+            jnp.broadcast_to(jnp.asarray(weights, kind), rows),
+            jnp.broadcast_to(jnp.asarray(cost, kind), rows),
+            jnp.broadcast_to(jnp.asarray(group, jnp.int32), rows),
+            jnp.full(1, len(features), jnp.int32) if room is None else jnp.asarray(room, jnp.int32),
+        )
+
+
 class Rule(Protocol):
     """How to pick a batch: all rules have the same arguments, and each leaves aside those that it has no need of."""
 
-    def __call__(
-        self,
-        pool: Array,
-        labelled: Array,
-        noise: Array,
-        excluded: Array,
-        count: int,
-        *,
-        key: Array,
-        weights: Array | None = None,
-    ) -> Array:
+    def __call__(self, pool: Pool, labelled: Array, count: int, *, key: Array) -> Array:
         """The numbers of ``count`` different pool rows to label next, in the order in which they were picked.
 
-        ``pool`` ``[rows, features]`` and ``labelled`` ``[labels, features]`` hold ``phi``, ``noise`` ``[rows]`` is the
-        std of the observation noise in the same unit, and ``excluded`` ``[rows]`` is true for rows that must not be
-        picked. There may be no labelled rows; a buffer of fixed size can be filled up with repeats of any of them.
-        ``count`` is static. More than the pool has is a `ValueError`, but how many are excluded is not known before
-        the program runs: with fewer than ``count`` rows left, the batch ends in rows that mean nothing.
-
-        ``weights`` ``[rows]`` says how many rows of a larger pool each of these stands for; None for one.
+        ``labelled`` ``[labels, features]`` holds ``phi`` of rows that have labels. There may be none; a buffer of fixed
+        size can be filled up with repeats of any of them. ``count`` is static. More than the pool has is a
+        `ValueError`, but how many are excluded is not known before the program runs: with fewer than ``count`` rows
+        left, the batch ends in rows that mean nothing.
         """
 
 
 def max_det(
-    pool: Array,
-    labelled: Array,  # noqa: ARG001
-    noise: Array,
-    excluded: Array,
-    count: int,
-    *,
-    key: Array,  # noqa: ARG001
-    weights: Array | None = None,  # noqa: ARG001
+    pool: Pool, labelled: Array, count: int, *, key: Array  # noqa: ARG001
 ) -> Array:
     """The row with the largest information gain given those already picked, again and again.
 
-    Each pick maximises ``0.5 ln(1 + Var[mu(x) | picked] / noise(x)^2)``, so that the batch greedily maximises
+    Each pick maximises ``0.5 ln(1 + Var[mu(x) | picked] / noise(x)^2)`` (for each unit of its cost), so that the batch greedily maximises
     ``0.5 ln det(I + K / noise^2)``: BatchBALD (Kirsch et al., 2019) in closed form, as the belief is Gaussian, and the
     greedy D-optimal design. The variance given a label does not depend on what the label says.
 
@@ -83,29 +112,24 @@ def max_det(
     would count them twice (mode P of Holzmueller et al., 2023, for a kernel that is a posterior already).
     Takes ``O(rows * features)`` for each pick and one copy of the pool.
 
-    >>> pool = jnp.array([[3.0, 0.0], [3.0, 0.0], [0.0, 2.0]])
-    >>> max_det(pool, pool[:0], jnp.ones(3), jnp.zeros(3, bool), 2, key=jax.random.key(0))
+    >>> rows = jnp.array([[3.0, 0.0], [3.0, 0.0], [0.0, 2.0]])
+    >>> max_det(Pool.of(rows), rows[:0], 2, key=jax.random.key(0))
     Array([0, 2], dtype=int32)
+    >>> max_det(Pool.of(rows, cost=[9, 8, 1]), rows[:0], 2, key=jax.random.key(0))
+    Array([2, 1], dtype=int32)
     """
 
     def scores(rows: Array, _: Array) -> Array:
-        return jnp.sum(rows**2, -1)
+        return jnp.log1p(jnp.sum(rows**2, -1)) / pool.cost
 
     def take(rows: Array, row: Array, _: Array) -> Array:
         return _condition(rows, rows[row], rows @ rows[row])
 
-    return _one_by_one(_whiten(pool, noise), scores, take, excluded, count)
+    return _one_by_one(_whiten(pool), scores, take, pool, count)
 
 
 def bait(
-    pool: Array,
-    labelled: Array,  # noqa: ARG001
-    noise: Array,
-    excluded: Array,
-    count: int,
-    *,
-    key: Array,  # noqa: ARG001
-    weights: Array | None = None,
+    pool: Pool, labelled: Array, count: int, *, key: Array  # noqa: ARG001
 ) -> Array:
     """The row whose label most reduces the average variance over the whole pool, again and again.
 
@@ -119,15 +143,15 @@ def bait(
     inverse so far. Takes ``O(rows * features)`` for each pick, ``O(rows * features^2 + features^3)`` once, and two
     copies of the pool.
     """
-    each = _ones_unless(weights, pool)
-    values, vectors = jnp.linalg.eigh((pool * (each / each.sum())[:, None]).T @ pool)
+    shares = pool.weights / pool.weights.sum()
+    values, vectors = jnp.linalg.eigh((pool.features * shares[:, None]).T @ pool.features)
     root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))
-    rows = _whiten(pool, noise)
+    rows = _whiten(pool)
 
     # The second matrix holds root^T P phi. Norms of what is left of it cannot turn negative as differences would.
     def scores(state: tuple[Array, Array], _: Array) -> Array:
         rows, effects = state
-        return jnp.sum(effects**2, -1) / (1 + jnp.sum(rows**2, -1))
+        return jnp.sum(effects**2, -1) / (1 + jnp.sum(rows**2, -1)) / pool.cost
 
     def take(state: tuple[Array, Array], row: Array, _: Array) -> tuple[Array, Array]:
         rows, effects = state
@@ -136,78 +160,60 @@ def bait(
         effects = effects - jnp.outer(covariance / (1 + picked @ picked), effects[row])
         return _condition(rows, picked, covariance), effects
 
-    return _one_by_one((rows, rows @ root), scores, take, excluded, count)
+    return _one_by_one((rows, rows @ root), scores, take, pool, count)
 
 
 def lcmd(
-    pool: Array,
-    labelled: Array,
-    noise: Array,  # noqa: ARG001
-    excluded: Array,
-    count: int,
-    *,
-    key: Array,  # noqa: ARG001
-    weights: Array | None = None,
+    pool: Pool, labelled: Array, count: int, *, key: Array  # noqa: ARG001
 ) -> Array:
     """The row farthest from its centre in the largest cluster: largest cluster maximum distance.
 
     The labelled and the picked rows are centres, and every row belongs to the nearest, by ``|phi(a) - phi(b)|^2``. A
     cluster is as large as the sum of the squared distances of its rows that can still be picked. Without labelled
-    rows the first pick has the largest norm (Holzmueller et al., 2023). Knows no noise.
-    Takes ``O(rows * features)`` for each centre, labelled or picked.
+    rows the first pick has the largest norm (Holzmueller et al., 2023). Within the cluster, squared distances are
+    divided by costs. Knows no noise. Takes ``O(rows * features)`` for each centre, labelled or picked.
     """
-    centres, each = len(labelled) + count, _ones_unless(weights, pool)
+    centres = len(labelled) + count
 
     def scores(nearest: _Nearest, available: Array) -> Array:
-        sizes = jax.ops.segment_sum(jnp.where(available, each * nearest.distance, 0.0), nearest.centre, centres)
+        counted = jnp.where(available, pool.weights * nearest.distance, 0.0)
+        sizes = jax.ops.segment_sum(counted, nearest.centre, centres)
         # By way of the rows: a cluster with no row to pick is never the largest, even if all have size 0.
         largest = nearest.centre[jnp.argmax(jnp.where(available, sizes[nearest.centre], -jnp.inf))]
-        return jnp.where(nearest.centre == largest, nearest.distance, -jnp.inf)
+        return jnp.where(nearest.centre == largest, nearest.distance / pool.cost, -jnp.inf)
 
-    return _one_by_one(_nearest(pool, labelled), scores, _add_centre(pool, labelled), excluded, count)
+    return _one_by_one(_nearest(pool, labelled), scores, _add_centre(pool, labelled), pool, count)
 
 
 def k_center(
-    pool: Array,
-    labelled: Array,
-    noise: Array,  # noqa: ARG001
-    excluded: Array,
-    count: int,
-    *,
-    key: Array,  # noqa: ARG001
-    weights: Array | None = None,  # noqa: ARG001
+    pool: Pool, labelled: Array, count: int, *, key: Array  # noqa: ARG001
 ) -> Array:
     """The row farthest from all labelled and picked rows, again and again: the greedy core-set.
 
     Each pick maximises ``min |phi(x) - phi(centre)|``, which keeps the largest distance from any row to its nearest
     label within twice the least possible (Sener and Savarese, 2018). Without labelled rows the first pick has the
-    largest norm. Knows no noise. Takes ``O(rows * features)`` for each centre, labelled or picked.
+    largest norm. Squared distances are divided by costs. Knows no noise. Takes ``O(rows * features)`` for each centre,
+    labelled or picked.
     """
 
     def scores(nearest: _Nearest, _: Array) -> Array:
-        return nearest.distance
+        return nearest.distance / pool.cost
 
-    return _one_by_one(_nearest(pool, labelled), scores, _add_centre(pool, labelled), excluded, count)
+    return _one_by_one(_nearest(pool, labelled), scores, _add_centre(pool, labelled), pool, count)
 
 
 def kmeans_pp(
-    pool: Array,
-    labelled: Array,
-    noise: Array,  # noqa: ARG001
-    excluded: Array,
-    count: int,
-    *,
-    key: Array,
-    weights: Array | None = None,
+    pool: Pool, labelled: Array, count: int, *, key: Array
 ) -> Array:
     """A row drawn in proportion to its squared distance to the nearest labelled or picked one, again and again.
 
     This is how k-means++ chooses centres (Arthur and Vassilvitskii, 2007), and BADGE a batch (Ash et al., 2020). Rows
     are far apart as with `lcmd`, but as many are picked where there are many: the labels stay like the pool, which
     what is learned about noise depends on. Without labelled rows the first is drawn in proportion to its squared norm.
-    Knows no noise. Takes ``O(rows * features)`` for each centre, labelled or picked.
+    A row that costs twice as much is drawn half as often. Knows no noise. Takes ``O(rows * features)`` for each centre,
+    labelled or picked.
     """
-    add, log_each = _add_centre(pool, labelled), jnp.log(_ones_unless(weights, pool))
+    add, log_each = _add_centre(pool, labelled), jnp.log(pool.weights / pool.cost)
 
     def scores(state: tuple[_Nearest, Array], _: Array) -> Array:
         (_, distance), key = state
@@ -217,25 +223,18 @@ def kmeans_pp(
     def take(state: tuple[_Nearest, Array], row: Array, place: Array) -> tuple[_Nearest, Array]:
         return add(state[0], row, place), jax.random.fold_in(state[1], place)
 
-    return _one_by_one((_nearest(pool, labelled), key), scores, take, excluded, count)
+    return _one_by_one((_nearest(pool, labelled), key), scores, take, pool, count)
 
 
 def kmeans_inputs(
-    pool: Array,
-    labelled: Array,
-    noise: Array,
-    excluded: Array,
-    count: int,
-    *,
-    key: Array,
-    weights: Array | None = None,
+    pool: Pool, labelled: Array, count: int, *, key: Array
 ) -> Array:
     """`kmeans_pp` for features that are the ranks of the inputs in the pool.
 
     Networks trained on few labels find differences where there are none, and miss others. Ranks count all inputs the
     same and no value as extreme, so that the labels are spread over the pool as it is.
     """
-    return kmeans_pp(pool, labelled, noise, excluded, count, key=key, weights=weights)
+    return kmeans_pp(pool, labelled, count, key=key)
 
 
 RULES: Registry[Rule] = Registry(
@@ -316,33 +315,29 @@ def _one_by_one(
     state: State,
     scores: Callable[[State, Array], Array],
     take: Callable[[State, Array, Array], State],
-    excluded: Array,
+    pool: Pool,
     count: int,
 ) -> Array:
     """Picks the available row with the best score, ``count`` times.
 
     ``scores(state, available)`` gives a number for each row and ``take(state, row, place)`` the state with this row in
-    the batch, as number ``place``.
+    the batch, as number ``place``. A row is available if it is not excluded or picked, and its group has room.
     """
-    if count > len(excluded):
-        raise ValueError(f"a batch of {count} different rows cannot come from a pool of {len(excluded)}")
+    if count > len(pool.features):
+        raise ValueError(f"a batch of {count} different rows cannot come from a pool of {len(pool.features)}")
 
-    def step(carry: tuple[State, Array], place: Array) -> tuple[tuple[State, Array], Array]:
-        state, available = carry
+    def step(carry: tuple[State, Array, Array], place: Array) -> tuple[tuple[State, Array, Array], Array]:
+        state, left, room = carry
+        available = left & (room[pool.group] > 0)
         row = jnp.argmax(jnp.where(available, scores(state, available), -jnp.inf))
-        return (take(state, row, place), available.at[row].set(False)), row
+        return (take(state, row, place), left.at[row].set(False), room.at[pool.group[row]].add(-1)), row
 
-    return jax.lax.scan(step, (state, ~jnp.asarray(excluded)), jnp.arange(count))[1]
-
-
-def _ones_unless(weights: Array | None, pool: Array) -> Array:
-    """What every row of a pool stands for: itself, unless there are weights."""
-    return jnp.ones(len(pool), pool.dtype) if weights is None else weights
+    return jax.lax.scan(step, (state, ~pool.excluded, pool.room), jnp.arange(count))[1]
 
 
-def _whiten(pool: Array, noise: Array) -> Array:
+def _whiten(pool: Pool) -> Array:
     """Rows in units of their noise, whose squared norm is ``uncertainty^2 / noise^2``."""
-    return pool / jnp.sqrt(noise**2 + _EPSILON)[:, None]
+    return pool.features / jnp.sqrt(pool.noise**2 + _EPSILON)[:, None]
 
 
 def _condition(rows: Array, picked: Array, covariance: Array) -> Array:
@@ -356,15 +351,16 @@ def _condition(rows: Array, picked: Array, covariance: Array) -> Array:
     return rows - jnp.outer(covariance / (root * (root + 1)), picked)
 
 
-def _nearest(pool: Array, labelled: Array) -> _Nearest:
+def _nearest(pool: Pool, labelled: Array) -> _Nearest:
     """The nearest labelled row of every pool row, or the origin if there are none."""
+    rows = pool.features
     if len(labelled) == 0:
-        return _Nearest(jnp.zeros(len(pool), int), jnp.sum(pool**2, -1))
+        return _Nearest(jnp.zeros(len(rows), int), jnp.sum(rows**2, -1))
     # Distances do not change with the origin, but |c|^2 - 2 x . c is rounded least if it is in the middle.
     origin = labelled.mean(0)
     centres = labelled - origin
     norms = jnp.sum(centres**2, -1)
-    rounding = 8 * jnp.finfo(pool.dtype).eps
+    rounding = 8 * jnp.finfo(rows.dtype).eps
 
     def one(row: Array) -> _Nearest:
         shifted = row - origin
@@ -373,15 +369,15 @@ def _nearest(pool: Array, labelled: Array) -> _Nearest:
         centre = jnp.argmax(distances <= distances.min() + rounding * (norms + shifted @ shifted))
         return _Nearest(centre, jnp.sum((row - labelled[centre]) ** 2))
 
-    return jax.lax.map(one, pool, batch_size=_BLOCK)
+    return jax.lax.map(one, rows, batch_size=_BLOCK)
 
 
-def _add_centre(pool: Array, labelled: Array) -> Callable[[_Nearest, Array, Array], _Nearest]:
+def _add_centre(pool: Pool, labelled: Array) -> Callable[[_Nearest, Array, Array], _Nearest]:
     """How a pick becomes a centre: the rows that are closer to it than to theirs move over."""
 
     def take(nearest: _Nearest, row: Array, place: Array) -> _Nearest:
         centre = len(labelled) + place
-        distance = jnp.sum((pool - pool[row]) ** 2, -1)
+        distance = jnp.sum((pool.features - pool.features[row]) ** 2, -1)
         # Before the first centre of all, distances are those from the origin, which is none.
         closer = (distance < nearest.distance) | (centre == 0)
         return _Nearest(jnp.where(closer, centre, nearest.centre), jnp.where(closer, distance, nearest.distance))

@@ -21,6 +21,7 @@ import pyarrow as pa
 from jax import Array
 
 from ncprior.core.blocks import predict_in_blocks
+from ncprior.tables.constraints import PerGroup, among_first, groups_in
 from ncprior.tables.familiarity import novelty
 from ncprior.tables.fitted import Fitted
 from ncprior.tables.programs import UNCERTAINTY, chunked, padded_size
@@ -229,9 +230,11 @@ class Reservoir:
 
     Args:
         sizes: How many rows to keep by each kind of key.
+        per: How many rows of each group to keep, at most.
     """
 
     sizes: tuple[int, ...]
+    per: PerGroup | None = None
     _parts: list[Kept] = field(default_factory=list)
     _cut: np.ndarray | None = None  # keys below which rows need not be looked at
 
@@ -254,11 +257,18 @@ class Reservoir:
             np.concatenate([part.numbers for part in self._parts]),
             np.concatenate([part.keys for part in self._parts]),
         )
-        found = [best(whole.keys, whole.numbers, size, kind) for kind, size in enumerate(self.sizes)]
+        found = [self._limited(whole, kind)[:size] for kind, size in enumerate(self.sizes)]
         full = [len(rows) == size for rows, size in zip(found, self.sizes, strict=True)]
         last = [keys[rows[-1]] if len(rows) else -np.inf for keys, rows in zip(whole.keys.T, found, strict=True)]
         self._cut = np.where(full, last, -np.inf)
         return whole.take(np.unique(np.concatenate(found)))
+
+    def _limited(self, whole: Kept, kind: int) -> np.ndarray:
+        """The rows, best first, each number once, without those that their group has no room for."""
+        if self.per is None:
+            return best(whole.keys, whole.numbers, self.sizes[kind], kind)
+        order = best(whole.keys, whole.numbers, len(whole.numbers), kind)
+        return order[among_first(groups_in(whole.rows, self.per.column)[order], self.per.most)]
 
 
 def best(keys: np.ndarray, numbers: np.ndarray, count: int, kind: int = 0) -> np.ndarray:

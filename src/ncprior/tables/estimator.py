@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload
 
@@ -26,6 +27,7 @@ from ncprior.tables import batch_features, candidates, saving
 from ncprior.tables.arguments import TableLike, TargetsLike, targets_of, unlabelled_rows, weighted
 from ncprior.tables.batches import DEFAULT_RULE, RULES, acquisitions
 from ncprior.tables.calibration import Calibration
+from ncprior.tables.constraints import Constraints, score_for_cost
 from ncprior.tables.fitted import Fitted
 from ncprior.tables.fitting import continue_fit, fit
 from ncprior.tables.options import FitOptions
@@ -290,6 +292,9 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         temperature: float = 0.0,
         labelled: TableLike | None = None,
         exclude: ArrayLike | None = None,
+        cost: ArrayLike | None = None,
+        per: tuple[ArrayLike, int] | None = None,
+        output_weights: ArrayLike | None = None,
         random_state: RandomState = None,
     ) -> np.ndarray:
         """Choose the ``n`` rows of a pool that are most worth a label.
@@ -311,6 +316,11 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             labelled: Rows with labels, which the first four rules keep away from. By default the training rows, or
                 1,000 of them.
             exclude: True for rows of the pool that must not be picked ``[rows]``.
+            cost: What the label of each row costs, in any unit ``[rows]``: rows are chosen by what they gain for each
+                unit of cost. Where rows are drawn at random, one that costs twice as much is drawn half as often.
+            per: The group of each row ``[rows]`` and a number: at most so many rows of each group are picked.
+            output_weights: How much each of several outputs counts ``[outputs]``. Scores, covariances and gradients are
+                averaged with these weights.
             random_state: Seed of the draw.
 
         Returns:
@@ -323,9 +333,11 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         excluded = np.zeros(table.num_rows, bool) if exclude is None else np.asarray(exclude, bool)
         if excluded.shape != (table.num_rows,):
             raise UserError(f"exclude has shape {excluded.shape}; give one value for each of {table.num_rows} rows")
-        left = table.num_rows - int(excluded.sum())
+        constraints = Constraints.of(table.num_rows, cost, per)
+        left = constraints.most(~excluded)
         if not 1 <= n <= left:
-            raise UserError(f"cannot pick {n} rows: {left} rows can be picked; choose n from 1 to {left}")
+            limit = f", {constraints.per_group} of a group at most" if per is not None else ""
+            raise UserError(f"cannot pick {n} rows: {left} rows can be picked{limit}; choose n from 1 to {left}")
         if not temperature >= 0:
             raise UserError(f"temperature must be at least 0, got {temperature}")
         seed = int(check_random_state(random_state).randint(2**31 - 1))
@@ -337,23 +349,37 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
                 )
             fitted = self.fitted_
             rows = None if labelled is None else fitted.encoder.transform(self._table(labelled))
-            rule, most = RULES[acquisition], max(candidates.CANDIDATES, n)
+            most = max(candidates.CANDIDATES, n)
+            pick = partial(
+                batch_features.pick_batch,
+                RULES[acquisition],
+                fitted,
+                count=n,
+                key=key,
+                labelled=rows,
+                output_weights=batch_features.output_weights_for(acquisition, output_weights, fitted.spec.outputs),
+            )
             if table.num_rows <= most:
-                return batch_features.pick_batch(rule, fitted, table, n, key=key, labelled=rows, excluded=excluded)
+                return pick(table, excluded=excluded, constraints=constraints)
             drawn = candidates.of_table(fitted, table, most, excluded=excluded, labelled=rows, seed=seed)
-            compared = table.take(drawn.rows)
-            picked = batch_features.pick_batch(rule, fitted, compared, n, key=key, labelled=rows, weights=drawn.weights)
-            return drawn.rows[picked]
+            among = constraints.take(drawn.rows)
+            among.check_enough(n)
+            return drawn.rows[pick(table.take(drawn.rows), weights=drawn.weights, constraints=among)]
         if not callable(acquisition) and acquisition not in acquisitions():
             names = ", ".join(acquisitions())
             raise UserError(f"unknown acquisition {acquisition!r}: choose from {names}, or give a score's function")
         pieces = (table.slice(start, candidates.PIECE) for start in range(0, table.num_rows, candidates.PIECE))
-        scores = np.concatenate([self.predict_piece(piece).score(acquisition) for piece in pieces]).astype(np.float32)
+        each = batch_features.output_weights_for(acquisition, output_weights, self.fitted_.spec.outputs)
+        scores = np.concatenate([self.predict_piece(piece).score(acquisition, each) for piece in pieces])
         if np.isnan(scores).any():
             raise UserError(f"acquisition {acquisition!r} gives scores that are no numbers; mend it")
+        logits = score_for_cost(scores.astype(np.float32), constraints.cost, acquisition, temperature)
         draw: Draw = "without_replacement" if temperature or acquisition == "random" else "greedy"
+        # With groups some of the best are left out, so that all rows are put in order.
+        ordered = n if constraints.groups is None else int((~excluded).sum())
         by_score = Acquisition(draw=draw)
-        return np.asarray(by_score.pick(jnp.asarray(scores / (temperature or 1.0)), jnp.asarray(excluded), n, key=key))
+        order = by_score.pick(jnp.asarray(logits, jnp.float32), jnp.asarray(excluded), ordered, key=key)
+        return constraints.within(np.asarray(order))[:n]
 
     def sample_functions(self, X: TableLike, n: int = 20, *, random_state: RandomState = None) -> np.ndarray:  # noqa: N803
         """Draw functions from the belief over the mean, evaluated at these rows.

@@ -116,9 +116,9 @@ class Fitted(NamedTuple):
         said = None if self.contrast is None else self.contrast.spread(inputs)
         return self.engine.predict(self.engine.on_device(self.weights), self.calibration, inputs, said)
 
-    def covariance_features(self, inputs: np.ndarray) -> Array:
+    def covariance_features(self, inputs: np.ndarray, output_weights: np.ndarray | None = None) -> Array:
         """Features ``[rows, n]`` whose dot products are the covariances of the mean; for a chunk of rows."""
-        own = self.engine.features(self.weights, self.calibration, inputs)
+        own = self.engine.features(self.weights, self.calibration, inputs, output_weights)
         return own if self.contrast is None else jnp.concatenate([own, self._scaled(self.contrast.features, inputs)], 1)
 
     def sample_contrast(self, inputs: np.ndarray, key: Array) -> Array | float:

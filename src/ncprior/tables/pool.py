@@ -8,7 +8,7 @@ also in any order, and what was found in shards that are searched apart can be m
 
 import math
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from ncprior.tables.columns import (
     used_columns,
     with_columns,
 )
+from ncprior.tables.constraints import Constraints, PerGroup, costs_in, groups_in, score_for_cost
 from ncprior.tables.estimator import NCPRegressor
 
 Key = str | bytes
@@ -68,6 +69,9 @@ class Picker:
         id_column: Column that names rows; rows with the same id count as one. None counts them from 1.
         options: What is known about the dialect of text files.
         compared: How many candidates a rule compares, at most; None for `CANDIDATES`, or ``count`` if that is more.
+        cost: Column that says what the label of a row costs: rows are picked by what they gain for each unit of it.
+        per: A column of groups, and how many rows of each are picked at most.
+        output_weights: How much each output counts; empty for all the same.
 
     >>> x = np.linspace(-1, 1, 40)
     >>> model = NCPRegressor(members=1, epochs=1, random_state=0).fit(pa.table({"x": x}), x)
@@ -83,6 +87,9 @@ class Picker:
     id_column: str | None = None
     options: DialectOptions = table_files.PLAIN
     compared: int | None = None
+    cost: str | None = None
+    per: PerGroup | None = None
+    output_weights: tuple[float, ...] = ()
 
     def stream(
         self, model: NCPRegressor, path: Path, rows: int = 65_536, units: Sequence[table_files.Unit] | None = None
@@ -100,12 +107,16 @@ class Picker:
     def _columns(self, model: NCPRegressor) -> tuple[list[str] | None, dict[str, pa.DataType]]:
         """The columns to read, and their types in CSV."""
         own = {self.id_column: pa.string()} if self.id_column else {}
-        return list(dict.fromkeys([*own, *used_columns(model.encoder_)])) or None, input_types(model.encoder_) | own
+        known = input_types(model.encoder_)
+        more = {self.cost: pa.float64()} if self.cost else {}
+        more |= {self.per.column: pa.string()} if self.per else {}
+        return list(dict.fromkeys([*own, *more, *used_columns(model.encoder_)])) or None, more | known | own
 
     def keys_in(self, model: NCPRegressor, path: Path) -> set[Key]:
         """The `keys` of the rows in a file, such as rows not to pick; rows without an id are left out."""
         if self.id_column is None:
-            return {key for piece in self.stream(model, path) for key in self.keys(model, piece, 1)}
+            plain = replace(self, cost=None, per=None)  # which these rows need not have
+            return {key for piece in plain.stream(model, path) for key in self.keys(model, piece, 1)}
         types = {self.id_column: pa.string()}
         pieces = table_files.stream(path, [self.id_column], schema=types, options=self.options)
         ids = (column_values.text(self.id_column, piece[self.id_column]) for piece in pieces)
@@ -162,7 +173,9 @@ class Picker:
             part_of: The number of rows of the whole pool, if this is a part of it, 0 if it is not known: rows are left
                 out that cannot be candidates, so that the parts have few rows in all.
         """
-        reservoir, by_rule = Reservoir(self._sizes), self.acquisition in RULES
+        by_rule = self.acquisition in RULES
+        reservoir = self._reservoir()
+        self._output_weights(model)  # raises if they have no meaning, before the pool is read
         lowest = self.lowest_keys(part_of, len(excluded)) if part_of is not None else None
         weigh: RowWeights | None = None
         waiting: list[_Piece] = []  # as long as all rows are candidates, they need no keys
@@ -192,7 +205,10 @@ class Picker:
             numbers = hashed(map(str, keys))
         # Rows that cannot be read are told here, by their place in the pool, even if they are not predicted.
         inputs = model.encoder_.transform(table, first_row=first_row) if self._by_keys else None
-        return _Piece(table, numbers, free, first_row, inputs)
+        cost = costs_in(table, self.cost, first_row) if self.cost else None
+        if self.per:
+            groups_in(table, self.per.column, first_row)
+        return _Piece(table, numbers, free, first_row, inputs, cost)
 
     def lowest_keys(self, rows: int, excluded: int = 0) -> tuple[float, ...]:
         """Keys below which no row of a pool of so many rows is among the best, as far as that is known."""
@@ -211,7 +227,7 @@ class Picker:
         Raises:
             UserError: If the parts left out rows that would have been found in the whole.
         """
-        reservoir, pool, left_out = Reservoir(self._sizes), 0, 0
+        reservoir, pool, left_out = self._reservoir(), 0, 0
         for part in parts:
             if part.kept is not None:
                 reservoir.add(part.kept)
@@ -237,19 +253,35 @@ class Picker:
         numbers = np.zeros(0, np.uint64) if kept is None else kept.numbers
         if kept is None or (there := len(np.unique(numbers))) < self.count:
             there = 0 if kept is None else there
-            what = "rows that can be picked" if found.excluded or self.id_column else "rows"
+            what = "rows that can be picked" if found.excluded or self.id_column or self.per else "rows"
             raise UserError(f"-n {self.count}: the pool has only {there:,} {what}; ask for fewer")
         if self.acquisition in RULES:
             drawn = candidates.draw(kept, self.most_compared, self.seed)
             compared = kept.take(drawn.rows)
-            rule, key = RULES[self.acquisition], jax.random.key(self.seed)
+            constraints = Constraints.of_columns(compared.rows, self.cost, self.per)
+            constraints.check_enough(self.count)
             rows = batch_features.pick_batch(
-                rule, model.fitted_, compared.rows, self.count, key=key, weights=drawn.weights
+                RULES[self.acquisition],
+                model.fitted_,
+                compared.rows,
+                self.count,
+                key=jax.random.key(self.seed),
+                weights=drawn.weights,
+                constraints=constraints,
+                output_weights=self._output_weights(model),
             )
             best = compared.take(rows)
         else:
             best = kept.take(candidates.best(kept.keys, kept.numbers, self.count))
         return Picked(self._described(model, best), found.pool, found.excluded)
+
+    def _reservoir(self) -> Reservoir:
+        """What keeps the best rows; rules see to groups themselves, as they choose among all candidates."""
+        return Reservoir(self._sizes, None if self.acquisition in RULES else self.per)
+
+    def _output_weights(self, model: NCPRegressor) -> np.ndarray | None:
+        outputs = model.fitted_.spec.outputs
+        return batch_features.output_weights_for(self.acquisition, self.output_weights or None, outputs)
 
     @property
     def _by_keys(self) -> bool:
@@ -273,9 +305,11 @@ class Picker:
         random = self.acquisition == "random"
         scores = np.zeros(len(piece.numbers))
         if not random:
-            scores = model.predict_piece(piece.table, first_row=piece.first_row).score(self.acquisition)
+            prediction = model.predict_piece(piece.table, first_row=piece.first_row)
+            scores = prediction.score(self.acquisition, self._output_weights(model))
+        scores = score_for_cost(scores, piece.cost, self.acquisition, self.temperature)
         if self.temperature > 0 or random:
-            scores = scores / (self.temperature or 1.0) + row_noise(piece.numbers, self.seed)
+            scores = scores + row_noise(piece.numbers, self.seed)
         return scores[:, None]
 
     def _described(self, model: NCPRegressor, best: Kept) -> pa.Table:
@@ -300,6 +334,7 @@ class _Piece(NamedTuple):
     free: np.ndarray  # whether they may be picked
     first_row: int
     inputs: np.ndarray | None  # encoded, if rows are not predicted
+    cost: np.ndarray | None  # of their labels, if they differ
 
     def kept(self, keys: np.ndarray) -> Kept:
         """The rows that may be picked, with these keys."""

@@ -18,10 +18,11 @@ from ncprior.files import explained, written
 from ncprior.schema import Length, Range, conform, read_json
 from ncprior.tables.candidates import Kept
 from ncprior.tables.columns import with_columns
+from ncprior.tables.constraints import PerGroup
 from ncprior.tables.pool import Found, Picker
 
 _NOTES = b"ncprior.part"
-_FORMAT = 1
+_FORMAT = 2
 _Count = Annotated[int, Range(0, 1 << 62)]
 
 
@@ -68,11 +69,44 @@ class Search:
     pool_rows: _Count  # in all shards; 0 if that is not known
     not_to_pick: _Count  # ids of rows that must not be picked
     shards: _Count
+    cost: str  # column of costs, if any
+    groups: str  # column of groups, if any
+    per_group: _Count
+    output_weights: tuple[float, ...]
 
     @property
     def picker(self) -> Picker:
         """What picks rows as this search does."""
-        return Picker(self.count, self.acquisition, self.temperature, self.seed, self.id_column)
+        return Picker(
+            self.count,
+            self.acquisition,
+            self.temperature,
+            self.seed,
+            self.id_column,
+            cost=self.cost or None,
+            per=PerGroup(self.groups, self.per_group) if self.groups else None,
+            output_weights=self.output_weights,
+        )
+
+    @classmethod
+    def of(cls, picker: Picker, model: str, *, pool_rows: int, not_to_pick: int, shards: int) -> "Search":
+        """How a picker that has a column of ids searches shards with the model of this checksum."""
+        assert picker.id_column is not None
+        return cls(
+            model=model,
+            acquisition=picker.acquisition,
+            temperature=picker.temperature,
+            seed=picker.seed,
+            id_column=picker.id_column,
+            count=picker.count,
+            pool_rows=pool_rows,
+            not_to_pick=not_to_pick,
+            shards=shards,
+            cost=picker.cost or "",
+            groups=picker.per.column if picker.per else "",
+            per_group=picker.per.most if picker.per else 0,
+            output_weights=picker.output_weights,
+        )
 
 
 @dataclass(frozen=True)

@@ -106,13 +106,20 @@ class Distribution(NamedTuple):
         """The same as a mixture of normals in units of the target, rows and outputs first, components last."""
         return jax.tree.map(np.asarray, heavy_tailed(self.standardised).rescale(self.scale, self.shift))
 
-    def score(self, score: str | Score) -> np.ndarray:
+    def score(self, score: str | Score, output_weights: np.ndarray | None = None) -> np.ndarray:
         """The acquisition score of every row, by its name in `ncprior.core.acquisition.SCORES` or by a function.
 
         A function gets the prediction of the standardised target, a mixture of the members, for some rows at a time:
-        the score of a row must not depend on the others.
+        the score of a row must not depend on the others. With weights of outputs ``[outputs]``, it is the weighted
+        average of the scores of the outputs, each on its own.
         """
         function, rows = score_of(score), len(self.standardised.weights)
+        if output_weights is not None:
+            alone = [
+                self._replace(standardised=jax.tree.map(lambda leaf: leaf[:, [i]], self.standardised)).score(score)  # noqa: B023
+                for i in range(len(output_weights))
+            ]
+            return np.asarray(np.average(alone, axis=0, weights=output_weights))
         values = np.asarray(chunked(jax.jit(function), self.standardised))
         if values.shape != (rows,) or not np.issubdtype(values.dtype, np.number):
             what = f"{values.dtype} of shape {values.shape}"

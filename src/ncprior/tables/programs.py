@@ -154,11 +154,13 @@ class Engine:
         layer = head.sample(key=key) if hasattr(head, "sample") else head
         return jax.vmap(layer)(features).mean, jax.vmap(head)(features).mean
 
-    def _features(self, weights: Network, calibration: Calibration, inputs: Array) -> Array:
+    def _features(
+        self, weights: Network, calibration: Calibration, inputs: Array, output_weights: Array | None = None
+    ) -> Array:
         """Features ``[rows, n]`` whose dot products are the covariances of the mean in standardised units.
 
         They are the deviations of every member's belief, and those of the members from their mean. With several
-        outputs, the covariances are averaged over them.
+        outputs, the covariances are averaged over them, with weights of average 1 if there are any.
         """
 
         def one(member: Network) -> tuple[Array, Array]:
@@ -174,17 +176,27 @@ class Engine:
         deviations, means = jax.lax.map(one, weights)
         scales, shares = (part.reshape(-1, 1, 1, 1) for part in (calibration.uncertainty_scale, calibration.share))
         apart = (means - jnp.sum(shares[..., 0] * means, axis=0))[:, :, None]
-        parts = (jnp.sqrt(shares / self.spec.outputs) * part for part in (scales * deviations, apart))
+        each = jnp.ones(self.spec.outputs) if output_weights is None else output_weights
+        parts = (jnp.sqrt(shares * each / self.spec.outputs) * part for part in (scales * deviations, apart))
         return jnp.concatenate([jnp.moveaxis(part, 0, 1).reshape(len(inputs), -1) for part in parts], axis=1)
 
-    def _sketches(self, weights: Network, calibration: Calibration, inputs: Array, key: Array, size: int) -> Array:
+    def _sketches(
+        self,
+        weights: Network,
+        calibration: Calibration,
+        inputs: Array,
+        key: Array,
+        output_weights: Array | None = None,
+        *,
+        size: int,
+    ) -> Array:
         """Sketches ``[rows, size]`` of gradients and activations, for rules that go by distances.
 
         Their dot products are ``(1 + a . a') (1 + d . d')``, summed over layers, and over members by their shares:
         ``a`` is the input of a layer, and ``d`` the gradient of the mean by its output. So they hold the gradients by
         all weights, whose outer products are sketched by products of projections (as in Holzmueller et al., 2023), and
-        also the layers' inputs: rows with different inputs are apart even where the mean is flat. Of a trunk of the
-        user's own, only its output counts.
+        also the layers' inputs: rows with different inputs are apart even where the mean is flat. Of several outputs it
+        is the sum, with weights if there are any. Of a trunk of the user's own, only its output counts.
         """
 
         def one(member: Network, key: Array) -> Array:
@@ -197,7 +209,8 @@ class Engine:
 
             def mean(biases: list[Array], row: Array) -> Array:
                 whole = eqx.tree_at(lambda mlp: [layer.bias for layer in mlp.layers], trunk, biases)
-                return jnp.sum(network.heads["mean"](whole(row)).mean)
+                outputs = network.heads["mean"](whole(row)).mean
+                return jnp.sum(outputs if output_weights is None else output_weights * outputs)
 
             effects = jax.vmap(jax.grad(mean), (None, 0))([layer.bias for layer in trunk.layers], features)
             *layers, last = jax.vmap(trunk.activations)(features)

@@ -15,8 +15,9 @@ from torch import Tensor
 from ncprior.core import acquisition, prediction
 from ncprior.core.acquisition import Acquisition, Draw, Score
 from ncprior.errors import UserError
+from ncprior.tables.batch_features import pick as picked
 from ncprior.tables.batch_features import pool_ranks, root_mean_square
-from ncprior.tables.batches import DEFAULT_RULE, RULES
+from ncprior.tables.batches import DEFAULT_RULE, RULES, Pool
 from ncprior.torch.predictions import Prediction, prediction_of
 from ncprior.torch.views import Outputs, outputs_of
 
@@ -120,15 +121,8 @@ def pick(
     stds = np.ones(len(phi), np.float32) if noise is None else root_mean_square(_array(noise).reshape(len(noise), -1))
     if len(stds) != len(phi):
         raise UserError(f"noise has {len(stds)} rows and the pool {len(phi)}: give one for each row of the pool")
-    rows = _PICK(entry.function, phi, seen, stds, left, count=count, key=jax.random.key(seed))
+    rows = picked(entry.function, Pool.of(phi, stds, left), seen, count, key=jax.random.key(seed))
     return torch.from_numpy(np.array(rows)).long().to(pool.device)
-
-
-_PICK = jax.jit(
-    lambda rule, *arrays, count, key: rule(*map(jnp.asarray, arrays), count=count, key=key),
-    static_argnums=0,
-    static_argnames="count",
-)
 
 
 def _score(name: str | Score) -> Score:
