@@ -8,9 +8,7 @@ from ncprior.report.styles import label
 PANELS = ("train_rmse", "train_nlpd", "test_rmse", "test_nlpd")
 SOME = {"mean": 1.0, "std": 0.1, "median": 1.0}
 FAR = {"mean": 9.0, "std": 1.0, "median": 9.0}
-RULE = {"batch": 1, "counts": [1, 2]} | {
-    metric: {"mean": [2.0, 1.0], "std": [0.1, 0.1]} for metric in ("rmse", "nlpd")
-}
+RULE = {"batch": 1, "counts": [1, 2]} | {metric: {"mean": [2.0, 1.0], "std": [0.1, 0.1]} for metric in ("rmse", "nlpd")}
 ONES, POINTS = np.ones(3), (np.zeros(2), np.zeros(2))
 BELIEFS = dict.fromkeys(("det", "bbb+ncp"), Belief(np.arange(3.0), ONES, ONES, ONES, ONES, POINTS, POINTS))
 

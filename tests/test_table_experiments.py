@@ -395,7 +395,11 @@ def test_labels_saved_by_hand():
     assert labels_saved(labels, level, level) == (0, 0, 1)
     assert np.isnan(labels_saved(labels, np.array([np.nan, 1.0, 1.0]), control)).all()
     # Before the first finite value, there is nothing to compare.
-    assert labels_saved(labels, np.array([np.inf, 2.0, 2.0]), np.array([np.inf, np.inf, 2.0])) == (1 - 20 / 30, 1 / 3, 1)
+    assert labels_saved(labels, np.array([np.inf, 2.0, 2.0]), np.array([np.inf, np.inf, 2.0])) == (
+        1 - 20 / 30,
+        1 / 3,
+        1,
+    )
 
 
 @pytest.mark.parametrize("reached", [0.0, 0.3, 0.9, 1.0])

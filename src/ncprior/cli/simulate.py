@@ -39,6 +39,7 @@ from ncprior.cli.table_experiments import (
 from ncprior.errors import UserError
 from ncprior.terminal import say
 
+
 @stoppable(RESUME)
 def simulate(
     table: TableArgument,

@@ -1,6 +1,7 @@
 """Simulated active learning on a labelled table: how many of the labels would have been enough?
 
     about.json                 number of rows, and the numbers of labels after which models are tested
+    map.parquet                the first two principal components of all rows
     runs/RULE/SEED.json        the rows that a rule chose with one seed, in order, and the scores of every round; with
                                several batch sizes runs/RULE/SIZE/SEED.json
     results.json               learning curves, and labels saved against random
@@ -23,6 +24,7 @@ from ncprior.data.labelled import Labelled
 from ncprior.engines.engine import Engine
 from ncprior.errors import UserError, check_limits
 from ncprior.experiments.labels_saved import bootstrap_saving
+from ncprior.experiments.pool_map import principal_components
 from ncprior.experiments.records import JsonObject, Records
 from ncprior.experiments.runs import RunProgress, loaded_once
 from ncprior.experiments.scores import predict, scores
@@ -144,6 +146,13 @@ class Run(TypedDict):
     rounds: list[Round]
 
 
+class Chosen(NamedTuple):
+    """Where a rule looked with one seed: the labelled rows in order, and how many labels there were before each."""
+
+    rows: np.ndarray
+    before: np.ndarray
+
+
 class Curve(TypedDict):
     """Mean and standard deviation of a metric over the seeds, for each round; None where it is not finite."""
 
@@ -182,6 +191,8 @@ class Results(TypedDict):
     rows: int
     rows_without_target: int
     inputs: list[str]
+    map_shares: tuple[float, float]
+    """Share of the variance of the inputs that is on the map."""
     counts: dict[str, list[int]]
     """Numbers of labels after which models were tested, by batch size."""
     rules: dict[str, RuleResult]
@@ -247,8 +258,10 @@ def experiment(
     """
     data, steps = loaded
     rows = len(data.targets)
+    place = principal_components(data.inputs)
+    records.write_table("map.parquet", {"first": place.first, "second": place.second})
     about = {"rows": rows, "rows_without_target": data.dropped, "inputs": data.inputs.column_names, "counts": steps}
-    records.write_json("about.json", about)
+    records.write_json("about.json", {**about, "map_shares": place.shares})
     runs = [(arm, seed) for seed in range(config.seeds) for arm in arms(config.rules, config.batch)]
     began: list[Run] = [
         records.read_json(file) if records.exists(file := run_file(arm, seed)) else start(config, rows, arm, seed)
@@ -258,7 +271,9 @@ def experiment(
     done = sum(len(run["rounds"]) for run in began)
     # Rounds with as many labels take about as long as each other.
     ahead = Counter(
-        str(count) for (arm, _), run in zip(runs, began, strict=True) for count in steps[arm.batch][len(run["rounds"]) :]
+        str(count)
+        for (arm, _), run in zip(runs, began, strict=True)
+        for count in steps[arm.batch][len(run["rounds"]) :]
     )
     left = [number for number, (arm, _) in enumerate(runs) if len(began[number]["rounds"]) < len(steps[arm.batch])]
     if engine is not None:
@@ -395,10 +410,19 @@ def curves(records: Records) -> dict[str, dict[str, np.ndarray]]:
     return found
 
 
+def chosen_rows(records: Records, arm: Arm, seed: int) -> Chosen:
+    """The rows that were labelled in a run; before the first ones, which were drawn at random, there were 0 labels."""
+    run: Run = records.read_json(run_file(arm, seed))
+    tested = np.array([one["labels"] for one in run["rounds"]])
+    numbers = np.arange(len(run["labels"]))
+    before = np.concatenate([[0], tested])[np.searchsorted(tested, numbers, side="right")]
+    return Chosen(np.array(run["labels"]), before)
+
+
 def write_results(records: Records) -> Results:
     """Write ``results.json``: learning curves, and labels saved against random with the same batch size."""
     about, found = records.read_json("about.json"), curves(records)
-    rules = {}
+    rules: JsonObject = {}
     for arm in recorded_arms(records):
         values, steps = found[arm.name], about["counts"][str(arm.batch)]
         rules[arm.name] = {

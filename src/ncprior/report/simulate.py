@@ -1,9 +1,12 @@
 """The page of ``ncprior simulate``: learning curves, and how many labels a rule saves."""
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from ncprior.experiments import simulate
@@ -15,6 +18,10 @@ from ncprior.report.styles import add_legend, figure_style, label, legend_lines,
 
 _MARKED = 40
 """Curves of up to this many rounds have a marker at each."""
+_MAPPED = 3_000
+"""Rows of the table on the map, at most."""
+_SHADES = "viridis"
+"""Colours from the first to the last round, which people with any kind of colour vision can put in order."""
 
 
 def simulate_section(records: Records) -> Section:
@@ -33,10 +40,10 @@ def simulate_section(records: Records) -> Section:
         f"number of labels: mean over {config['seeds']} seeds, with its standard error."
     )
     draw = partial(draw_simulation, rules, label(config["target"]), config["seeds"])
-    picture = Picture("simulation", "Learning curves", caption, draw)
+    pictures = [Picture("simulation", "Learning curves", caption, draw), _map(records, results)]
     tables = [_saved_table(results)]
     differences = quick_note(config, simulate.QUICK, simulate.QUICK_ESTIMATOR)
-    return Section(f"Labels saved: {config['target']}", intro, [picture], tables, [], [], records, differences)
+    return Section(f"Labels saved: {config['target']}", intro, pictures, tables, [], [], records, differences)
 
 
 def settled(saved: simulate.LabelsSaved, seeds: int) -> Literal["better", "worse", "unclear"]:
@@ -59,9 +66,7 @@ def share_saved(saved: simulate.LabelsSaved) -> str:
         return "–"
     most = "≤ " if saved["reached"] is not None and saved["reached"] < 1 else ""
     low, high = saved["low"], saved["high"]
-    return f"{most}{saved['mean']:+.0%}" + (
-        "" if low is None or high is None else f" ({low:+.0%} to {high:+.0%})"
-    )
+    return f"{most}{saved['mean']:+.0%}" + ("" if low is None or high is None else f" ({low:+.0%} to {high:+.0%})")
 
 
 def savings(results: simulate.Results) -> str:
@@ -98,9 +103,7 @@ def _percent(share: float) -> str:
     return f"{max(share, 0.01):.0%}"
 
 
-def draw_simulation(
-    rules: dict[str, simulate.RuleResult], unit: str, seeds: int, *, narrow: bool = False
-) -> Figure:
+def draw_simulation(rules: dict[str, simulate.RuleResult], unit: str, seeds: int, *, narrow: bool = False) -> Figure:
     """Draw RMSE and NLPD on test rows against the number of labels: mean and standard error for each rule.
 
     Each batch size has a row of panels, all with the same axes.
@@ -130,6 +133,57 @@ def draw_simulation(
         return figure
 
 
+class Places(NamedTuple):
+    """Labelled rows on a map: where they are ``[rows, 2]``, and how many labels there were before each."""
+
+    title: str
+    rows: np.ndarray
+    before: np.ndarray
+
+
+def _map(records: Records, results: simulate.Results) -> Picture:
+    """The picture of where rules look, with the first seed."""
+    columns = records.read_table("map.parquet")
+    everywhere = np.stack([columns["first"], columns["second"]], axis=1)
+    places = []
+    for arm in simulate.recorded_arms(records):
+        chosen = simulate.chosen_rows(records, arm, 0)
+        places.append(Places(_title(arm.name, results), everywhere[chosen.rows], chosen.before))
+    # Enough to see where the rows are, in a file of moderate size.
+    some = np.random.default_rng(0).permutation(len(everywhere))[:_MAPPED]
+    caption = (
+        "Where the rules look, with the first seed: the table's rows (grey) by the first two principal components of "
+        f"their inputs, which have {sum(results['map_shares']):.0%} of the variance, and the rows that were labelled. "
+        "Crosses are the labels that all rules begin with; dots are coloured by the number of labels when they were "
+        "chosen."
+    )
+    return Picture("map", "Where the rules look", caption, partial(draw_map, everywhere[some], places))
+
+
+def draw_map(everywhere: np.ndarray, places: Sequence[Places], *, narrow: bool = False) -> Figure:
+    """Draw all rows ``[rows, 2]`` and, in a panel for each rule, those that were labelled, coloured by round."""
+    columns = min(len(places), 3)
+    rows = -(-len(places) // columns)
+    with figure_style():
+        size = rows * columns if not narrow else len(places)
+        figure, axes = new_panels(size, 0.4 + 2.3 * rows, narrow=narrow, rows=rows)
+        last = max(float(place.before.max()) for place in places)
+        first = min(float(place.before[place.before > 0].min(initial=last)) for place in places)
+        shades = ScalarMappable(Normalize(first, max(last, first + 1)), _SHADES)
+        for axis, place in zip(axes, places, strict=False):
+            axis.scatter(everywhere[:, 0], everywhere[:, 1], s=1.5, color="#CCCCCC", linewidths=0, rasterized=True)
+            begun = place.before == 0
+            x, y = place.rows.T
+            axis.scatter(x[begun], y[begun], s=12, marker="x", color="#000000", linewidths=0.8)
+            axis.scatter(x[~begun], y[~begun], s=7, color=shades.to_rgba(place.before[~begun]), linewidths=0)
+            axis.set_title(label(place.title))
+            axis.set(xticks=[], yticks=[], xlabel="First component", ylabel="Second component")
+        for axis in axes[len(places) :]:
+            axis.set_axis_off()
+        figure.colorbar(shades, ax=axes, label="Labels so far", shrink=0.8, aspect=30)
+        return figure
+
+
 def _saved_table(results: simulate.Results) -> Table:
     rows = []
     for name, of in results["rules"].items():
@@ -141,8 +195,9 @@ def _saved_table(results: simulate.Results) -> Table:
             cells.append(saving if of["rule"] != simulate.CONTROL else Cell("–", "the control"))
         rows.append([*cells, Cell(number(of["seconds"]))])
     note = (
-        "Labels saved: how many fewer labels than random (with the same batch size) a rule needs for the same value, in "
-        "percent, averaged along random's curve; negative if it needs more. The percentage is from mean curves; the range is the middle 90% "
+        "Labels saved: how many fewer labels than random (with the same batch size) a rule needs for the same value, "
+        "in percent, averaged along random's curve; negative if it needs more. The percentage is from mean curves; "
+        "the range is the middle 90% "
         "over resampled seeds. Where a rule never came to a value of random, it needs more labels than it had: the "
         "percentage counts its last label and is a bound (≤), the lower end of the range twice as many. Better or "
         f"worse is what all of the range says; with fewer than {FEWEST_SEEDS} seeds it is unclear."

@@ -150,17 +150,22 @@ def pick_batch(
     # with repeats.
     more, again = padded_size(len(phi)) - len(phi), padded_size(len(seen)) - len(seen) if len(seen) else 0
     cost = np.ones(len(phi)) if constraints.cost is None else constraints.cost / constraints.cost.mean()
-    group, room = np.zeros(len(phi), np.int32), np.full(1, count, np.int32)
+    group, room = np.zeros(len(phi), np.int32), np.full(1, count)
     if constraints.groups is not None:
-        group = constraints.groups.astype(np.int32)
-        room = np.full(padded_size(int(group.max()) + 1), constraints.per_group, np.int32)
-    whole = Pool(phi, noise, excluded, each.astype(np.float32), cost.astype(np.float32), group, room)
-    whole = Pool(
-        *(
-            np.pad(part, [(0, more), *[(0, 0)] * (part.ndim - 1)], constant_values=fill)
-            for part, fill in zip(whole[:-1], (0, 1, True, 1, 1, 0), strict=True)
-        ),
-        room,
+        group = constraints.groups
+        room = np.full(padded_size(int(group.max()) + 1), constraints.per_group)
+
+    def padded(part: np.ndarray, fill: float) -> np.ndarray:
+        return np.pad(part, [(0, more), *[(0, 0)] * (part.ndim - 1)], constant_values=fill)
+
+    whole = Pool.of(
+        padded(phi, 0),
+        padded(noise, 1),
+        padded(excluded, True),
+        weights=padded(each, 1),
+        cost=padded(cost, 1),
+        group=padded(group, 0),
+        room=room,
     )
     seen = np.pad(seen, ((0, again), (0, 0)), mode="edge" if again else "constant")
     picked = np.asarray(pick(rule.function, whole, seen, count, key=key_rule))
@@ -171,13 +176,12 @@ def pick_batch(
 
 def pick(rule: Rule, pool: Pool, labelled: ArrayLike, count: int, *, key: Array) -> Array:
     """What a rule picks, by a compiled program."""
-    return _PICK(rule, pool, labelled, count=count, key=key)
+    found: Array = _PICK(rule, pool, jnp.asarray(labelled), count=count, key=key)
+    return found
 
 
 _PICK = jax.jit(
-    lambda rule, pool, labelled, *, count, key: rule(
-        Pool(*map(jnp.asarray, pool)), jnp.asarray(labelled), count, key=key
-    ),
+    lambda rule, pool, labelled, *, count, key: rule(pool, labelled, count, key=key),
     static_argnums=0,
     static_argnames="count",
 )

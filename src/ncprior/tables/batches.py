@@ -9,8 +9,8 @@ mean, over the root of their number less 1. Members of an ensemble are joined en
 share, and so is what their means differ by; several outputs count with their average covariance.
 
 A pool may be a sample of a larger one, whose rows stand for several each: rules that sum over the pool or draw from it
-count them as often. Labels may have costs: what a pick gains is divided by its cost, so that a batch gains much for what
-it costs. And a batch may have room for only so many rows of each group.
+count them as often. Labels may have costs, which what a pick gains is divided by. And a batch may have room for only so
+many rows of each group.
 
 `kmeans_inputs` and `kmeans_pp` draw rows at random. The other rules are deterministic: of rows that tie, the first is
 picked.
@@ -100,11 +100,15 @@ class Rule(Protocol):
 
 
 def max_det(
-    pool: Pool, labelled: Array, count: int, *, key: Array  # noqa: ARG001
+    pool: Pool,
+    labelled: Array,  # noqa: ARG001
+    count: int,
+    *,
+    key: Array,  # noqa: ARG001
 ) -> Array:
     """The row with the largest information gain given those already picked, again and again.
 
-    Each pick maximises ``0.5 ln(1 + Var[mu(x) | picked] / noise(x)^2)`` (for each unit of its cost), so that the batch greedily maximises
+    Each pick maximises ``0.5 ln(1 + Var[mu(x) | picked] / noise(x)^2)``, so that the batch greedily maximises
     ``0.5 ln det(I + K / noise^2)``: BatchBALD (Kirsch et al., 2019) in closed form, as the belief is Gaussian, and the
     greedy D-optimal design. The variance given a label does not depend on what the label says.
 
@@ -129,7 +133,11 @@ def max_det(
 
 
 def bait(
-    pool: Pool, labelled: Array, count: int, *, key: Array  # noqa: ARG001
+    pool: Pool,
+    labelled: Array,  # noqa: ARG001
+    count: int,
+    *,
+    key: Array,  # noqa: ARG001
 ) -> Array:
     """The row whose label most reduces the average variance over the whole pool, again and again.
 
@@ -164,7 +172,11 @@ def bait(
 
 
 def lcmd(
-    pool: Pool, labelled: Array, count: int, *, key: Array  # noqa: ARG001
+    pool: Pool,
+    labelled: Array,
+    count: int,
+    *,
+    key: Array,  # noqa: ARG001
 ) -> Array:
     """The row farthest from its centre in the largest cluster: largest cluster maximum distance.
 
@@ -186,7 +198,11 @@ def lcmd(
 
 
 def k_center(
-    pool: Pool, labelled: Array, count: int, *, key: Array  # noqa: ARG001
+    pool: Pool,
+    labelled: Array,
+    count: int,
+    *,
+    key: Array,  # noqa: ARG001
 ) -> Array:
     """The row farthest from all labelled and picked rows, again and again: the greedy core-set.
 
@@ -202,9 +218,7 @@ def k_center(
     return _one_by_one(_nearest(pool, labelled), scores, _add_centre(pool, labelled), pool, count)
 
 
-def kmeans_pp(
-    pool: Pool, labelled: Array, count: int, *, key: Array
-) -> Array:
+def kmeans_pp(pool: Pool, labelled: Array, count: int, *, key: Array) -> Array:
     """A row drawn in proportion to its squared distance to the nearest labelled or picked one, again and again.
 
     This is how k-means++ chooses centres (Arthur and Vassilvitskii, 2007), and BADGE a batch (Ash et al., 2020). Rows
@@ -226,9 +240,7 @@ def kmeans_pp(
     return _one_by_one((_nearest(pool, labelled), key), scores, take, pool, count)
 
 
-def kmeans_inputs(
-    pool: Pool, labelled: Array, count: int, *, key: Array
-) -> Array:
+def kmeans_inputs(pool: Pool, labelled: Array, count: int, *, key: Array) -> Array:
     """`kmeans_pp` for features that are the ranks of the inputs in the pool.
 
     Networks trained on few labels find differences where there are none, and miss others. Ranks count all inputs the

@@ -100,7 +100,8 @@ def check_costs(costs: np.ndarray, name: str, first_row: int = 1) -> None:
         shown = ", ".join(str(first_row + row) for row in bad[:5]) + (f" and {len(bad) - 5:,} more" * (len(bad) > 5))
         what = "is missing" if np.isnan(costs[bad[0]]) else f"is {costs[bad[0]]:g}"
         raise UserError(
-            f"{name}: costs must be positive numbers, and that of row {first_row + bad[0]} {what}; mend row{'s' * (len(bad) > 1)} {shown}"
+            f"{name}: costs must be positive numbers, and that of row {first_row + bad[0]} {what}; "
+            f"mend row{'s' * (len(bad) > 1)} {shown}"
         )
 
 
