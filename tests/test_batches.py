@@ -309,10 +309,11 @@ def test_each_pick_gains_most_for_each_unit_of_cost(name, seed):
 
 
 costs = st.lists(st.integers(1, 9), min_size=ROWS, max_size=ROWS)
+fewer = settings(parent=examples, max_examples=20)
 
 
 @rules
-@examples
+@fewer
 @given(seed=st.integers(0, 2**32 - 1), cost=costs)
 def test_the_unit_of_costs_makes_no_difference(name, seed, cost):
     parts, cost = problem(seed), np.array(cost, float)
@@ -321,7 +322,7 @@ def test_the_unit_of_costs_makes_no_difference(name, seed, cost):
 
 
 @rules
-@examples
+@fewer
 @given(
     seed=st.integers(0, 2**32 - 1),
     group=st.lists(st.integers(0, 4), min_size=ROWS, max_size=ROWS),

@@ -113,7 +113,11 @@ def check_per_group(most: int) -> None:
 
 def costs_in(table: pa.Table, name: str, first_row: int = 1) -> np.ndarray:
     """The costs in a column, which are positive numbers."""
-    costs = column_values.numbers(name, table[name], first_row)[0]
+    try:
+        costs = column_values.numbers(name, table[name], first_row)[0]
+    except UserError as error:
+        found = str(error).partition(";")[0].partition(", which was")[0]
+        raise UserError(f"{found}: costs must be positive numbers; mend it, or name another column") from error
     check_costs(costs, f"column {name!r}", first_row)
     return costs
 
