@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ncprior.report.figures import Belief, Curve, draw_beliefs, draw_learning_curves, draw_robustness
-from ncprior.report.simulate import draw_simulation
+from ncprior.report.simulate import Places, draw_map, draw_simulation
 from ncprior.report.styles import label
 
 PANELS = ("train_rmse", "train_nlpd", "test_rmse", "test_nlpd")
@@ -101,6 +101,23 @@ def test_every_batch_size_has_panels_of_its_own_with_the_same_axes(narrow):
     assert first.get_ylim()[0] < 0.1 < 2.0 < first.get_ylim()[1]
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["LCMD", "random"]
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("rules", [1, 2, 5])
+def test_a_map_has_a_panel_for_each_rule(rules, narrow):
+    rows = np.random.default_rng(0).normal(size=(50, 2))
+    before = np.array([0, 0, 2, 2, 4])
+    figure = draw_map(rows, [Places(f"rule {i} ($)", rows[:5], before) for i in range(rules)], narrow=narrow)
+    figure.canvas.draw()
+    shown = [axis for axis in figure.axes if axis.get_title()]
+    assert [axis.get_title() for axis in shown] == [rf"rule {i} (\$)" for i in range(rules)]
+    for axis in shown:
+        everywhere, begun, chosen = axis.collections
+        assert [len(part.get_offsets()) for part in (everywhere, begun, chosen)] == [50, 2, 3]
+        first, same, last = chosen.get_facecolors()
+        np.testing.assert_array_equal(first, same)
+        assert (first != last).any()
 
 
 def test_labels_keep_what_the_font_has_and_escape_the_rest():

@@ -23,6 +23,7 @@ from ncprior.errors import UserError
 from ncprior.experiments import baselines, evaluate, simulate
 from ncprior.experiments.forecasts import Doubt
 from ncprior.experiments.labels_saved import bootstrap_saving, labels_saved
+from ncprior.experiments.pool_map import principal_components
 from ncprior.experiments.records import Records
 from ncprior.experiments.scores import LEVELS, Standardised, detection, scores
 from ncprior.experiments.variants import expand
@@ -328,6 +329,27 @@ def test_simulate_goes_on_to_the_same_numbers(table, tmp_path):
     page = report(whole.folder).read_text()
     assert "k-means++ on inputs (2 at a time)" in page
     assert "chooses up to 2 or 4 more at a time, up to 9" in page
+    chosen = simulate.chosen_rows(whole, found[0], 1)
+    assert chosen.before.tolist() == [0] * 5 + [5] * 2 + [7] * 2
+    assert chosen.rows.tolist() == whole.read_json(simulate.run_file(found[0], 1))["labels"]
+    assert "Where the rules look" in page
+    assert (whole.folder / "figures" / "map.png").exists()
+
+
+def test_a_map_has_most_of_the_variance():
+    rng = np.random.default_rng(0)
+    a, b, c = rng.normal(size=(3, 300))
+    words = rng.choice(["u", "v"], 300)
+    found = principal_components(pa.table({"a": a, "b": a + 0.1 * b, "c": 0.5 * c, "d": words}))
+    variances = np.var([found.first, found.second], axis=1)
+    assert variances[0] > variances[1] > 0
+    np.testing.assert_allclose(np.cov(found.first, found.second)[0, 1], 0, atol=1e-9)
+    np.testing.assert_allclose(variances[0] / variances[1], found.shares[0] / found.shares[1])
+    assert sum(found.shares) < 1
+    assert np.corrcoef(found.first, a)[0, 1] > 0.95  # what two inputs share comes first, with their sign
+    alone = principal_components(pa.table({"a": a}))
+    assert alone.shares == pytest.approx((1, 0))
+    assert not alone.second.any()
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def draw_map(everywhere: np.ndarray, places: Sequence[Places], *, narrow: bool =
         first = min(float(place.before[place.before > 0].min(initial=last)) for place in places)
         shades = ScalarMappable(Normalize(first, max(last, first + 1)), _SHADES)
         for axis, place in zip(axes, places, strict=False):
-            axis.scatter(everywhere[:, 0], everywhere[:, 1], s=1.5, color="#CCCCCC", linewidths=0, rasterized=True)
+            axis.scatter(everywhere[:, 0], everywhere[:, 1], s=2.5, color="#C4C4C4", linewidths=0, rasterized=True)
             begun = place.before == 0
             x, y = place.rows.T
             axis.scatter(x[begun], y[begun], s=12, marker="x", color="#000000", linewidths=0.8)
