@@ -111,7 +111,7 @@ def test_rows_at_any_distance_have_a_finite_uncertainty(model, exponent):
     sharp = np.full_like(model.calibration_.contrast_exponent, exponent)
     fitted = model.fitted_._replace(calibration=model.calibration_._replace(contrast_exponent=sharp))
     rows = np.outer([1e2, 1e3, 1e20], [1.0, 1.0])
-    table = model._table(rows)
+    table = as_table(rows)
     near, far, farthest = np.asarray(fitted.predict(table).uncertainty)[:, 0]
     assert 1 < near < far < 20 * near
     assert np.isfinite(farthest)
