@@ -360,9 +360,8 @@ def test_a_seed_does_not_depend_on_the_others(two_seeds):
     columns = records.read_table("metrics/det.parquet")
     assert columns["seed"].tolist() == [0, 0, 1, 1]
     assert columns["epoch"].tolist() == [1, 2, 1, 2]
-    first = prepared("det", config)
     for seed in (0, 1):
-        alone = first.with_seed(seed)
+        alone = prepared("det", config, seed)
         values = alone.evaluate(trained(alone, 1, 2))
         for name, value in values.items():
             assert columns[name][columns["seed"] == seed][-1] == value, name
