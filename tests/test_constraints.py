@@ -15,7 +15,6 @@ from ncprior.errors import UserError
 from ncprior.tables import candidates
 from ncprior.tables.batches import RULES, acquisitions
 from ncprior.tables.constraints import Constraints, among_first, score_for_cost
-from test_table_commands import run  # noqa: F401
 
 ROWS = 90
 GROUPS = np.array(list("abc"))[np.arange(ROWS) % 3]
@@ -219,7 +218,7 @@ PAID = ["-n", 6, "--id", "id", "--cost", "price", "--per", "plate", 2, "--json"]
 
 
 @pytest.mark.parametrize("how", [[], ["--acquisition", "information_gain"], ["--acquisition", "random", "--seed", 3]])
-def test_the_command_picks_by_costs_and_groups_in_shards_too(how, place, tmp_path, run):  # noqa: F811
+def test_the_command_picks_by_costs_and_groups_in_shards_too(how, place, tmp_path, run):
     whole = json.loads(run("suggest", place / "m.ncp", place / "pool.parquet", *PAID, *how))
     rows = whole["suggestions"]
     assert sorted(row["plate"] for row in rows) == sorted("aabbcc")
@@ -235,14 +234,14 @@ def test_the_command_picks_by_costs_and_groups_in_shards_too(how, place, tmp_pat
     assert merged == whole
 
 
-def test_the_command_weighs_outputs(place, model, pool, run):  # noqa: F811
+def test_the_command_weighs_outputs(place, model, pool, run):
     options = ["-n", 5, "--acquisition", "information_gain", "--weight", "q=0", "--json"]
     rows = json.loads(run("suggest", place / "m.ncp", place / "pool.parquet", *options))["suggestions"]
     found = model.suggest(pool, 5, acquisition="information_gain", output_weights=[1, 0])
     assert [row["row"] - 1 for row in rows] == found.tolist()
 
 
-def test_people_are_told_what_labels_cost(place, run):  # noqa: F811
+def test_people_are_told_what_labels_cost(place, run):
     said = run("suggest", place / "m.ncp", place / "pool.parquet", *PAID[:-1])
     assert "their labels cost" in said
 
@@ -262,5 +261,5 @@ def test_people_are_told_what_labels_cost(place, run):  # noqa: F811
         ("pool", ["--weight", "q=2"], "kmeans_inputs does not look at outputs"),
     ],
 )
-def test_mistakes_get_one_line(file, options, message, place, run):  # noqa: F811
+def test_mistakes_get_one_line(file, options, message, place, run):
     assert message in run("suggest", place / "m.ncp", place / f"{file}.parquet", *options, code=2)

@@ -180,7 +180,8 @@ def draw_map(everywhere: np.ndarray, places: Sequence[Places], *, narrow: bool =
             axis.set(xticks=[], yticks=[], xlabel="First component", ylabel="Second component")
         for axis in axes[len(places) :]:
             axis.set_axis_off()
-        figure.colorbar(shades, ax=axes, label="Labels so far", shrink=0.8, aspect=30)
+        place_of_bar: Literal["top", "right"] = "top" if narrow else "right"
+        figure.colorbar(shades, ax=axes, label="Labels so far", shrink=0.8, aspect=30, location=place_of_bar)
         return figure
 
 
