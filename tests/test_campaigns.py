@@ -16,7 +16,8 @@ from ncprior.campaigns.labels import Telling
 from ncprior.campaigns.pool_update import update_pool
 from ncprior.campaigns.predicted import Predicted
 from ncprior.campaigns.results import read_results
-from ncprior.campaigns.training import Ranked
+from ncprior.campaigns.spec import Spec
+from ncprior.campaigns.training import NCPModel, Ranked
 from ncprior.campaigns.worker import work
 from ncprior.errors import UserError
 
@@ -443,6 +444,13 @@ def test_models_know_the_inputs_of_the_pool(make, unlabelled, tmp_path):
         pool = pq.read_table(tmp_path / "pool.parquet")
         assert found["x"].to_pylist() == pool["x"].to_pylist()
         assert found.column_names == ["x", "kind"]
+
+
+def test_methods_that_cannot_know_the_pool_train_without_it():
+    spec = Spec("id", ("y",), {"x": "number"}, fit={"method": "det", "members": 1, "hidden": (4,), "epochs": 1})
+    inputs = pa.table({"x": np.arange(20.0)})
+    model = NCPModel.train(inputs, np.arange(20.0)[:, None], spec, 0, inputs)
+    assert model.estimator.fitted_.unlabelled == 0
 
 
 def test_a_worker_that_dies_is_replaced(campaign, clock):

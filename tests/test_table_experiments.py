@@ -358,7 +358,7 @@ def test_a_map_has_most_of_the_variance():
 def test_simulated_models_know_the_inputs_of_the_pool_and_no_test_rows(table, monkeypatch, changes, used):
     config = simulate.Config(str(table), "y", "print", initial=10, batch=2, labels=12, **changes)
     data, _ = simulate.load(config)
-    run = simulate.start(config, len(data.targets), "random", 0)
+    run = simulate.start(config, len(data.targets), simulate.arms(["random"], 2)[0], 0)
     given = []
 
     def fit_subset(*_, X_unlabelled):

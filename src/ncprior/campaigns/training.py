@@ -54,8 +54,11 @@ class NCPModel:
     ) -> "NCPModel":
         """A model of all labels, which is taught to be unsure where unlabelled rows are."""
         from ncprior.tables.estimator import NCPRegressor
+        from ncprior.tables.options import FitOptions
 
         estimator = NCPRegressor(random_state=seed, **spec.fit)
+        if FitOptions.of(estimator, check_effects=False).why_no_unlabelled:
+            unlabelled = None
         estimator.fit_subset(inputs, targets, unlabelled)  # columns of a few rows may look like mistakes
         estimator.target_names_ = list(spec.targets)
         return cls(estimator, spec, seed)
