@@ -30,16 +30,16 @@ def test_the_code_in_the_readme_and_the_tour_runs(page):
         exec(block, {})
 
 
+@pytest.mark.usefixtures("short_search")
 def test_the_code_in_the_guide_to_tables_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ncprior.tables.fitting._STEPS", 10)
     text = (EXAMPLES.parent / "docs" / "guides" / "tables.md").read_text()
     block, registration = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    rows = np.random.default_rng(0).normal(size=(12, 2))
+    rows = np.random.default_rng(0).normal(size=(100, 2))
     names = {"X": rows, "y": rows[:, 0], "X_new": rows, "y_new": rows[:, 1], "X_pool": rows}
     exec(block, names)
     assert (tmp_path / "model.ncp").exists()
-    assert names["functions"].shape == (20, 12)
+    assert names["functions"].shape == (20, 100)
     monkeypatch.setitem(RULES, "mine", lcmd)  # removed again after the test, like what takes its place
     monkeypatch.setitem(SCORES, "high_std", information_gain)
     exec(registration, names | {"my_rule": lcmd})
