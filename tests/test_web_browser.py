@@ -31,7 +31,7 @@ PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1200, "height": 900}
 class Lines:
     """A model that is a straight line, for the page to show."""
 
-    def __init__(self, inputs, targets, spec, seed):
+    def __init__(self, inputs, targets, spec, seed, unlabelled):  # noqa: ARG002
         self.line = np.polyfit(inputs["x"].to_numpy(), targets[:, 0], 1)
         self.spec, self.seed = spec, seed
 

@@ -280,7 +280,7 @@ class Picker:
         return Reservoir(self._sizes, None if self.acquisition in RULES else self.per)
 
     def _output_weights(self, model: NCPRegressor) -> np.ndarray | None:
-        outputs = model.fitted_.spec.outputs
+        outputs = len(model.target_shift_)
         return batch_features.output_weights_for(self.acquisition, self.output_weights or None, outputs)
 
     @property
