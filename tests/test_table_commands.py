@@ -119,7 +119,7 @@ def test_fit_for_people(folder, tmp_path, run):
 def test_held_out_rows_tell_how_good_a_model_is(folder, tmp_path, run, monkeypatch):
     scores = {"rmse": 12.34, "nlpd": 3.21, "coverage": 0.875, "rows": 14}
 
-    def fit(self, X, y):
+    def fit(self, X, y, X_unlabelled):  # noqa: ARG001
         NCPRegressor.partial_fit(self, X, y)
         self.fitted_ = self.fitted_._replace(validation=scores)
         return self
