@@ -252,7 +252,7 @@ def search(
     whole = calibrated(held_out.counts, searching)
     scores = held_out_novelty(whole.calibration, predicted, whole.contrast, in_gap)
     rows_held_out = np.unique(order.indices[random])
-    last = calibrated(held_out.counts, final)
+    last = whole if searchers == members else calibrated(held_out.counts, final)
     return SearchResult(steps, last.calibration, validation, scores, rows_held_out, conformal, last.unlabelled_weight)
 
 
