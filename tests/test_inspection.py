@@ -51,6 +51,19 @@ def test_columns_that_were_left_out_but_look_like_numbers_or_dates():
     assert told({"name": [f"name {i}" for i in range(ROWS)]}) == []
 
 
+def test_categories_that_are_numbers_or_dates():
+    degrees = [f"{370 + i % 15}.5 K" for i in range(ROWS)]
+    assert told({"t": degrees}) == [
+        "'t' is text, and so a category, though all of it reads as numbers or dates, such as '370.5 K'; "
+        "store it as such to have it used as such"
+    ]
+    days = [f"{i % 28 + 1:02d}.08.2021" for i in range(ROWS)]
+    assert told({"day": days})[0].startswith("'day' is text, and so a category")
+    for codes in ([f"{i % 15}" for i in range(ROWS)], [f"{i % 5}.5 K" for i in range(ROWS)], [*degrees[1:], "hot"]):
+        assert told({"code": codes}) == []
+    assert told({"t": pa.array(degrees).dictionary_encode()}) == []
+
+
 def test_row_counters_and_ids():
     assert told({"n": np.arange(5, 5 + ROWS)}) == [
         "'n' counts the rows and was taken as an input; if it means nothing, --exclude-columns n"

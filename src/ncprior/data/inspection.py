@@ -16,6 +16,7 @@ _UNNAMED = re.compile(r"unnamed \d+|Unnamed: \d+|")
 _IDS = re.compile(
     r"(.*[_ .-])?(id|ids|key|index|idx|row|rownum|nr|no|number|uuid|guid|code|#)|.*[a-z](Id|ID)|id\d*", re.I
 )
+_WHOLE = re.compile(r"[+-]?\d+")
 _SENTINELS = (-9, -99, -999, -9999, -99999, -999999, -9.99, -99.9, -999.9, 99, 999, 9999, 99999, 999999, 1e20, -1e20)
 _ONE_TO_ONE = 0.999
 """Rank correlation, or share of the variance that categories explain, from which on a column gives the target away."""
@@ -46,6 +47,7 @@ def look_at(table: pa.Table, targets: dict[str, np.ndarray], encoder: Encoder) -
     used = [column for column in encoder.columns if column.kind != "left out"]
     said = [line for name, values in targets.items() for line in _giveaways(some, used, name, values[::step])]
     said += [line for column in encoder.columns if column.kind == "left out" for line in _left_out(column, some)]
+    said += [line for column in used if column.kind == "category" for line in _numbers_as_text(column, some)]
     said += [line for column in used for line in _counter(column, some[column.name])]
     said += [line for column in used if column.kind == "number" for line in _sentinel(column, some[column.name])]
     said += [line for name, values in targets.items() for line in _target(name, values)]
@@ -83,17 +85,33 @@ def _giveaways(table: pa.Table, used: Sequence[Column], target: str, values: np.
 
 def _left_out(column: Column, table: pa.Table) -> Iterator[str]:
     """A column of text that was left out although most of it reads as numbers or dates."""
-    values = table[column.name]
-    if column_values.kind_of(column.name, values.type) != "category":
+    if column_values.kind_of(column.name, table[column.name].type) != "category":
         return
-    text = [
-        value for value in column_values.text(column.name, values).drop_null().unique().to_pylist()[:2_000] if value
-    ]
+    text = _different_text(column, table)
     odd = [value for value in text if not cells.looks_typed(value)]
     if text and len(odd) <= len(text) / 2:
         example = f", but not {odd[0]!r:.40}" if odd else ""
         what = f"{column.name!r} was left out, though {1 - len(odd) / len(text):.0%} of it reads as numbers or dates"
         yield f"{what}{example}; mend it to use it"
+
+
+def _numbers_as_text(column: Column, table: pa.Table) -> Iterator[str]:
+    """A category whose values are all numbers or dates, as a file or frame with types of its own may hold them.
+
+    Few values, and whole numbers, may well be codes.
+    """
+    if pa.types.is_dictionary(table[column.name].type):
+        return  # which is to say that it is a category
+    text = _different_text(column, table)
+    if len(text) > column_values.FEW and all(map(cells.looks_typed, text)) and not all(map(_WHOLE.fullmatch, text)):
+        what = f"{column.name!r} is text, and so a category, though all of it reads as numbers or dates"
+        yield f"{what}, such as {text[0]!r:.40}; store it as such to have it used as such"
+
+
+def _different_text(column: Column, table: pa.Table) -> list[str]:
+    """Different values of a text column, up to 2,000."""
+    text = column_values.text(column.name, table[column.name])
+    return [value for value in text.drop_null().unique().to_pylist()[:2_000] if value]
 
 
 def _counter(column: Column, values: pa.ChunkedArray) -> Iterator[str]:
