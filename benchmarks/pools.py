@@ -1,6 +1,9 @@
-"""Large tables: rate and memory of ``ncprior predict`` and ``ncprior suggest``, against the machine's multiply rate.
+"""Large tables: rate and memory of ``ncprior predict``, ``suggest`` and ``fit``, against the machine's multiply rate.
 
     python -m benchmarks.pools --rows 1000000 --folder /tmp/pools
+    python -m benchmarks.pools --rows 1000000 100000000 --folder /tmp/pools --commands fit
+
+``fit`` reads a folder of files with a million rows each, and is measured beside reading them alone.
 
 Rates are by seconds of CPU, as those of the multiplies, so that a busy machine changes them little. Tables are written
 piece by piece, and a table that is there already is not written again.
@@ -14,7 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,11 +35,15 @@ def main() -> None:
     parser.add_argument("--commands", nargs="+", default=["predict", "suggest"])
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    model = make_model(options.folder)
     for rows in options.rows:
-        table = make_table(options.folder / f"pool-{rows}.parquet", rows)
         for command in options.commands:
-            print(json.dumps({"rows": rows, "command": command, **measure(command, model, table, rows)}))
+            if command == "fit":
+                found = measure_fit(make_training_table(options.folder / f"table-{rows}", rows))
+            else:
+                model = make_model(options.folder)
+                table = make_table(options.folder / f"pool-{rows}.parquet", rows)
+                found = measure(command, model, table, rows)
+            print(json.dumps({"rows": rows, "command": command, **found}), flush=True)
 
 
 def piece(rows: int, seed: int) -> np.ndarray:
@@ -71,6 +78,65 @@ def make_table(path: Path, rows: int) -> Path:
     return path
 
 
+def make_training_table(folder: Path, rows: int) -> Path:
+    folder.mkdir(exist_ok=True)
+    for number, start in enumerate(range(0, rows, GROUP)):
+        path = folder / f"{number:05d}.parquet"
+        if path.exists():
+            continue
+        inputs = piece(min(GROUP, rows - start), number + 1)
+        noise = np.random.default_rng([number, 1]).normal(size=len(inputs))
+        columns = {f"x{i}": column for i, column in enumerate(inputs.T)}
+        target = (np.sin(2 * inputs).sum(1) + 0.3 * noise).astype(np.float32)
+        draft = path.with_suffix(".draft")
+        pq.write_table(pa.table({**columns, "y": target}), draft)
+        draft.rename(path)
+    return folder
+
+
+def measure_fit(folder: Path) -> dict[str, Any]:
+    out = folder.with_suffix(".ncp")
+    arguments = [sys.executable, "-m", "ncprior", "fit", str(folder), "--target", "y", "--out", str(out), "--force"]
+    read = (
+        f"from ncprior.data import table_files\nfor piece in table_files.stream({str(folder)!r}, None, 1 << 20): pass"
+    )
+    alone = run([sys.executable, "-c", read])
+    whole = run([*arguments, "--json"])
+    summary = json.loads(whole.printed)
+    return {
+        "seconds": round(whole.seconds, 1),
+        "reading_alone_seconds": round(alone.seconds, 1),
+        "training_seconds": round(summary["seconds"], 1),
+        "cpu_seconds": round(whole.cpu, 1),
+        "peak_mb": round(whole.peak_mb),
+        "rows_kept": summary["rows"],
+        "steps": max(summary["steps"]),
+        "rmse": summary["held_out"]["rmse"],
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+class Run(NamedTuple):
+    """What a process printed and took."""
+
+    printed: str
+    seconds: float
+    cpu: float
+    peak_mb: float
+
+
+def run(arguments: list[str]) -> Run:
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    printed = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
+    assert status == 0, arguments
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Run(printed, time.monotonic() - started, cpu, used.ru_maxrss / 1024)
+
+
 def flops_of_a_row(model: Path) -> int:
     """Multiplies and additions of all members' layers; everything else is overhead."""
     import jax
@@ -87,20 +153,14 @@ def measure(command: str, model: Path, table: Path, rows: int) -> dict[str, Any]
     arguments = [sys.executable, "-m", "ncprior", command, str(model), str(table), *how, "--out", str(out), "--force"]
     probe = make_probe()
     rates = [probe() for _ in range(3)]
-    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    process = subprocess.Popen([*arguments, "--json"], stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    assert status == 0, command
-    seconds = time.monotonic() - started
+    whole = run([*arguments, "--json"])
     rates += [probe() for _ in range(3)]
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    gflops = flops_of_a_row(model) * rows / cpu / 1e9
+    gflops = flops_of_a_row(model) * rows / whole.cpu / 1e9
     return {
-        "seconds": round(seconds, 1),
-        "cpu_seconds": round(cpu, 1),
-        "rows_per_cpu_second": round(rows / cpu),
-        "peak_mb": round(used.ru_maxrss / 1024),
+        "seconds": round(whole.seconds, 1),
+        "cpu_seconds": round(whole.cpu, 1),
+        "rows_per_cpu_second": round(rows / whole.cpu),
+        "peak_mb": round(whole.peak_mb),
         "share_of_multiply_rate": round(gflops / median(rates), 3),
         "probe_gflops": round(median(rates), 1),
         "load": round(os.getloadavg()[0], 1),

@@ -115,6 +115,7 @@ def test_the_summary_of_fit(capsys):
             "read": "read with ';'",
             "targets": ["y"],
             "rows": 1030,
+            "rows_with_target": 1030,
             "rows_without_target": 2,
             "unlabelled_rows": 0,
             "rows_set_apart": 0,

@@ -581,7 +581,15 @@ def test_help_names_every_method(run):
 def test_a_summary_of_many_columns_is_bounded(capsys):
     columns = [{"name": f"x{i}", "kind": "number", "treatment": "number, median 0"} for i in range(9_000)]
     columns += [{"name": f"w{i}", "kind": "left out", "treatment": "left out: constant"} for i in range(1_000)]
-    about = {"targets": ["y"], "rows": 200, "rows_without_target": 0, "steps": [100], "seconds": 1.0, "held_out": None}
+    about = {
+        "targets": ["y"],
+        "rows": 200,
+        "rows_with_target": 200,
+        "rows_without_target": 0,
+        "steps": [100],
+        "seconds": 1.0,
+        "held_out": None,
+    }
     about |= {"unlabelled_rows": 0, "rows_set_apart": 0}
     about |= {"look_at": [f"line {i}" for i in range(500)], "boosted_trees": {}}
     summaries.print_fit({**about, "columns": columns, "model": "m.ncp"})

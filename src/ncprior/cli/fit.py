@@ -102,26 +102,26 @@ def fit(
     )
     with ends_at_once():
         from ncprior.cli.options import choose_inputs
-        from ncprior.cli.progress import fit_lines
+        from ncprior.cli.progress import fit_lines, row_bar
         from ncprior.cli.summaries import FitSummary, print_fit, print_json
         from ncprior.data import table_files
         from ncprior.data.inspection import look_at, row_counters
-        from ncprior.data.labelled import check_inputs, read_targets
+        from ncprior.data.labelled import check_inputs, draw_labelled
         from ncprior.tables.estimator import NCPRegressor
+        from ncprior.tables.recipe import most_rows
     with stoppable(), kept_place(out, force), incoming(table) as place:
         check_model_name(out)
         read_with = say_dialect(place, options)
         targets = list(dict.fromkeys(target))
         chosen = choose_inputs(place, targets, inputs or [], exclude_columns or [], options)
-        rows = table_files.read(place, [*targets, *chosen], options=options)
-        truth, there = read_targets(rows, targets)
-        counters = [] if inputs else row_counters(rows.select(chosen))
-        rows = rows.select([name for name in chosen if name not in counters])
+        with row_bar(table_files.rows_of(table_files.units(place))) as show:
+            most = most_rows(len(targets) + len(chosen))
+            read = draw_labelled(place, targets, chosen, most=most, seed=seed, options=options, report=show)
+        counters = [] if inputs else row_counters(read.inputs)
+        rows, truth = read.inputs.drop_columns(counters), read.targets
         if not rows.num_columns:
             raise UserError(f"{place}: no column is left to predict from; give a table with more columns")
-        if not there.all():
-            check_inputs(rows)  # before filtering, so that messages have the row numbers of the file
-            rows = rows.filter(there)
+        check_inputs(rows, read.numbers)  # where rows still have the numbers that they have in the file
         given: dict[str, Any] = {
             "members": members,
             "epochs": epochs,
@@ -135,7 +135,6 @@ def fit(
             callbacks=() if sys.stderr.isatty() else (fit_lines(),),
             **{name: value for name, value in given.items() if value is not None},
         )
-        truth = truth[there]
         pool = None if unlabelled is None else read_unlabelled(unlabelled, rows, options, seed)
         model.fit(rows, truth[:, 0] if len(targets) == 1 else truth, X_unlabelled=pool)
         model.target_names_ = targets
@@ -149,10 +148,11 @@ def fit(
             "method": method,
             "read": read_with,
             "targets": targets,
-            "rows": int(there.sum()),
-            "rows_without_target": int((~there).sum()),
+            "rows": len(truth),
+            "rows_with_target": read.with_targets,
+            "rows_without_target": read.without,
             "unlabelled_rows": model.fitted_.unlabelled,
-            "rows_set_apart": int(there.sum()) - model.n_rows_,
+            "rows_set_apart": len(truth) - model.n_rows_,
             "columns": [{"name": c.name, "kind": c.kind, "treatment": c.treatment} for c in model.encoder_.columns],
             "look_at": [
                 *(f"{name!r} has no name and only counts the rows; it was left out" for name in counters),

@@ -39,6 +39,9 @@ class FitSummary(TypedDict):
     """How the file was written, if not as files should be."""
     targets: list[str]
     rows: int
+    """Rows that were learned from, or set apart."""
+    rows_with_target: int
+    """Rows that they were drawn from; as many if the table is not larger than training can visit."""
     rows_without_target: int
     unlabelled_rows: int
     """Rows without the target that were contrast points, at most 16,384."""
@@ -140,6 +143,8 @@ def print_fit(summary: FitSummary, *, explain: bool = False) -> None:
         for line in [*lines[:_SHOWN], *([f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])]:
             console.print(f"  - {line}", soft_wrap=True)
     rows = f"{summary['rows']:,} rows"
+    if (every := summary["rows_with_target"]) > summary["rows"]:
+        rows += f", drawn at random from {every:,}, which are more than training can visit"
     if dropped := summary["rows_without_target"]:
         rows += f" ({dropped:,} more have no value of {' and '.join(summary['targets'])} and were left out)"
     if apart := summary["rows_set_apart"]:

@@ -129,8 +129,10 @@ def check_commas(name: str, different: pa.Array) -> None:
         raise UserError(f"{where}; write 0.5 for 0,5 and 1234 for 1,234, or leave the column out")
 
 
-def check_numbers(name: str, text: pa.ChunkedArray) -> None:
+def check_numbers(name: str, text: pa.ChunkedArray, row_numbers: np.ndarray | None = None) -> None:
     """Raise if a text column holds numbers except for a few values, unless the numbers look like codes.
+
+    Rows are counted from 1 in the message, or have these numbers.
 
     Two of three things make codes of them: they repeat, they are whole, and what is no number has digits too (V57). So
     does a 0 at the beginning of one of them.
@@ -146,7 +148,8 @@ def check_numbers(name: str, text: pa.ChunkedArray) -> None:
         len(_matching(different, r"\d")) > len(numbers),
     )
     if sum(signs) < 2 and not len(_matching(numbers, r"^0\d")):
-        where = f"text {text[row].as_py()!r:.80} in column {name!r}, row {row + 1}, where most values are numbers"
+        number = row + 1 if row_numbers is None else row_numbers[row]
+        where = f"text {text[row].as_py()!r:.80} in column {name!r}, row {number}, where most values are numbers"
         raise UserError(f"{where}; mend it, leave it empty if missing, or leave the column out")
 
 

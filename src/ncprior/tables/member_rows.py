@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jax import Array
 
@@ -35,6 +36,12 @@ class MemberRows(NamedTuple):
         """What each row counts."""
         assert self.rows.weights is not None
         return self.rows.weights
+
+    def with_zero_target(self) -> "MemberRows":
+        """The same rows with one target that is always 0; inputs and weights are shared, not copied."""
+        zeros = np.zeros((len(self.inputs), 1), np.float32)
+        targets, shift, scale = jax.device_put((zeros, np.zeros(1, np.float32), np.ones(1, np.float32)))
+        return MemberRows(self.rows._replace(targets=targets), shift, scale)
 
     def in_shared_unit(self, prediction: Predictive) -> Predictive:
         """A prediction of these rows in the unit that members with other rows share."""

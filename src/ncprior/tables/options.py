@@ -19,6 +19,9 @@ from ncprior.errors import UserError, check_limits
 from ncprior.tables.preset import CONTRAST, TABLES
 from ncprior.tables.programs import TrunkFactory
 
+LARGEST_BATCH = 512
+"""Rows in a mini batch of a large table."""
+
 _TRAINING = {"learning_rate", "batch_size", "clip", "epsilon_hat", "remainder"}
 _NETWORK = {"trunk", "hidden", "leaky_slope", "noise_floor"}
 _BELIEF = {"belief_std", "bias_belief", "expectation", "weight_prior_std"}
@@ -122,8 +125,8 @@ class FitOptions:
     def settings_for(self, rows: int) -> Settings:
         """The settings of the method for a table of so many rows."""
         given = {name: _plain(value) for name, value in (self.settings or {}).items()}
-        # Mini batches grow with the table, from 64 rows at 10 thousand to 512 at 100 thousand.
-        size = self.batch_size or int(min(512, max(64, 2 ** round(math.log2(max(1, rows / 150))))))
+        # Mini batches grow with the table, from 64 rows at 10 thousand to the largest at 100 thousand.
+        size = self.batch_size or int(min(LARGEST_BATCH, max(64, 2 ** round(math.log2(max(1, rows / 150))))))
         gamma = TABLES.gamma if self.gamma is None else self.gamma
         changes = {
             "hidden": self.hidden,

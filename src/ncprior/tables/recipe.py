@@ -19,9 +19,10 @@ from ncprior.data.encoding import Encoder, Group
 from ncprior.errors import UserError
 from ncprior.tables.ensemble import TableInfo
 from ncprior.tables.families import Family
+from ncprior.tables.holdout import Stopping
 from ncprior.tables.input_features import Components, InputFeatures, coloring_matrix, principal_components
 from ncprior.tables.member_rows import MemberRows
-from ncprior.tables.options import FitOptions
+from ncprior.tables.options import LARGEST_BATCH, FitOptions
 from ncprior.tables.programs import CONTRAST, Engine, Spec, padded_size, training_numbers
 from ncprior.tables.unlabelled import SHARE
 
@@ -37,6 +38,13 @@ MIN_ROWS = 3
 
 _NOISED_SHARE = 0.5
 """Share of a mini batch that is noised from `MANY_ROWS` on."""
+
+_MOST_VISITED = Stopping.max_steps * LARGEST_BATCH
+"""Rows that a member sees in the longest search."""
+
+_MOST_VALUES = 1 << 24
+"""Values of a table that are kept to learn from, at most. Those of a search, of which every gap has its own, and of the
+table itself take some 100 bytes for each of them."""
 
 _SAMPLE_SIZE = 1_000
 """Training rows, at most, that a model keeps for batch rules."""
@@ -114,6 +122,11 @@ class TrainingRows(NamedTuple):
     def standardised(self) -> np.ndarray:
         """The targets with mean 0 and standard deviation 1, in single precision."""
         return ((self.targets - self.shift) / self.scale).astype(np.float32)
+
+
+def most_rows(columns: int) -> int:
+    """Rows of a table with so many columns, at most, that are worth keeping to learn from."""
+    return min(_MOST_VISITED, max(MANY_ROWS, _MOST_VALUES // columns))
 
 
 def check_rows(inputs: np.ndarray, order: RowOrder, min_rows: int) -> None:

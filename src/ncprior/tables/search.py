@@ -305,11 +305,10 @@ def member_data(
         about = table_info(options, spec, training.encoder, inputs[seen], weights=counts, rows=len(inputs))
         parts[key] = rows, about
         if contrast is not None:
-            nothing = padded_rows(inputs, np.zeros((len(inputs), 1), np.float32), training.order)
             about_table = partial(
                 table_info, options, contrast, training.encoder, inputs[seen], weights=counts, rows=len(inputs)
             )
-            of_contrast[key] = nothing, about_table()
+            of_contrast[key] = rows.with_zero_target(), about_table()
             if training.unlabelled is not None:
                 unlabelled = encoding.transform(training.unlabelled)
                 unlabelled[:, constant] = 0

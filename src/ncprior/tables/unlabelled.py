@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from jax import Array
 
+from ncprior.data.sampling import draw_rows, numbered
 from ncprior.errors import UserError
 from ncprior.tables.programs import padded_size
 
@@ -59,17 +60,10 @@ def draw(pieces: Iterable[pa.Table], seed: int, most: int = MAX_ROWS) -> pa.Tabl
     Raises:
         UserError: If there are no rows.
     """
-    rng = np.random.default_rng([seed, 5])
-    kept, keys = None, np.zeros(0)
-    for piece in pieces:
-        # The rows with the smallest of random numbers, one for each row.
-        own = rng.random(piece.num_rows)
-        whole, every = (piece, own) if kept is None else (pa.concat_tables([kept, piece]), np.concatenate([keys, own]))
-        rows = np.sort(np.argsort(every, kind="stable")[:most])
-        kept, keys = whole.take(rows), every[rows]
-    if kept is None or not kept.num_rows:
+    drawn = draw_rows(numbered(pieces), most, np.random.default_rng([seed, 5]))
+    if drawn is None or not drawn.seen:
         raise UserError("there are no unlabelled rows; give at least one, or leave them out")
-    return kept
+    return drawn.rows.table
 
 
 def contrast_pool(parts: Sequence[np.ndarray], rows: int, *, seed: int) -> np.ndarray:
