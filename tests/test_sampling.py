@@ -28,7 +28,6 @@ def test_the_same_rows_are_drawn_however_the_table_is_cut(rows, most, size, seed
     expected = np.sort(np.argsort(keys)[:most])
     assert drawn.rows.table["x"].to_pylist() == drawn.rows.numbers.tolist() == expected.tolist()
     assert drawn.seen == rows
-    assert drawn.complete == (rows <= most)
 
 
 def test_every_row_is_as_likely_as_any_other():
@@ -93,7 +92,17 @@ def test_fit_draws_rows_of_a_larger_table(tmp_path, run):
     assert (rows[0] == rows[1]).all()
     assert (rows[0] != rows[2]).any()
     said = run("fit", tmp_path / "whole.parquet", *TINY, "--out", tmp_path / "3.ncp")
-    assert "100 rows, drawn at random from 270, which are more than training can visit (30 more have no value" in said
+    assert "100 rows, drawn at random from 270 (--max-rows sets how many) (30 more have no value" in said
+
+
+def test_the_number_of_rows_can_be_set(tmp_path, run):
+    pq.write_table(table(), tmp_path / "t.parquet")
+    for most, kept in ((50, 50), (1_000, 270)):
+        out = tmp_path / f"{most}.ncp"
+        said = json.loads(run("fit", tmp_path / "t.parquet", *TINY, "--max-rows", most, "--out", out, "--json"))
+        assert said["rows"] == NCPRegressor.load(out).n_rows_ == kept
+    said = run("fit", tmp_path / "t.parquet", *TINY, "--max-rows", 0, "--out", tmp_path / "m.ncp", code=2)
+    assert "--max-rows must be at least 1, got 0" in said
 
 
 def test_wide_tables_are_kept_in_bounded_memory():
@@ -107,7 +116,7 @@ def test_a_table_that_is_no_larger_is_learned_from_whole(monkeypatch, tmp_path):
     pq.write_table(table(), tmp_path / "t.parquet")
     read = labelled.draw_labelled(tmp_path / "t.parquet", ["y"], ["x", "z"], most=270, seed=0)
     whole, there = labelled.read_targets(table(), ["y"])
-    assert not read.drawn
+    assert read.with_targets == 270
     assert (read.targets == whole[there]).all()
     assert (read.numbers == np.flatnonzero(there) + 1).all()
     assert read.inputs.equals(table().select(["x", "z"]).filter(there))

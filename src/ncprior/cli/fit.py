@@ -69,6 +69,13 @@ def fit(
         ),
     ] = None,
     min_rows: Annotated[int | None, typer.Option(help="Fewest rows to accept. \\[default: 3]")] = None,
+    max_rows: Annotated[
+        int | None,
+        typer.Option(
+            help="Most rows to learn from; of a larger table so many are drawn at random. \\[default: as many as "
+            "training can visit and 3 GB hold]"
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed and table give the same model.")] = 0,
     sep: SepOption = None,
     decimal: DecimalOption = None,
@@ -95,6 +102,8 @@ def fit(
     """
     check_out(out, force)
     check_seed(seed)
+    if max_rows is not None and max_rows < 1:
+        raise UserError(f"--max-rows must be at least 1, got {max_rows}")
     if quiet and (as_json or explain):
         raise UserError(f"--quiet says nothing, and {'--json' if as_json else '--explain'} does; leave one of them out")
     options = dialect_options(
@@ -115,7 +124,7 @@ def fit(
         targets = list(dict.fromkeys(target))
         chosen = choose_inputs(place, targets, inputs or [], exclude_columns or [], options)
         with row_bar(table_files.rows_of(table_files.units(place))) as show:
-            most = most_rows(len(targets) + len(chosen))
+            most = most_rows(len(targets) + len(chosen)) if max_rows is None else max_rows
             read = draw_labelled(place, targets, chosen, most=most, seed=seed, options=options, report=show)
         counters = [] if inputs else row_counters(read.inputs)
         rows, truth = read.inputs.drop_columns(counters), read.targets

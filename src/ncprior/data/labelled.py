@@ -94,11 +94,6 @@ class TrainingTable(NamedTuple):
     with_targets: int  # rows that have every target,
     without: int  # and those that do not
 
-    @property
-    def drawn(self) -> bool:
-        """Whether there are more rows with every target than these."""
-        return len(self.targets) < self.with_targets
-
 
 def draw_labelled(
     path: str | Path,

@@ -27,11 +27,6 @@ class DrawnRows(NamedTuple):
     rows: NumberedRows
     seen: int
 
-    @property
-    def complete(self) -> bool:
-        """Whether these are all rows."""
-        return self.rows.table.num_rows == self.seen
-
 
 def numbered(tables: Iterable[pa.Table]) -> Iterator[NumberedRows]:
     """The pieces of a table with the places of their rows."""
