@@ -72,8 +72,8 @@ def fit(
     max_rows: Annotated[
         int | None,
         typer.Option(
-            help="Most rows to learn from; of a larger table so many are drawn at random. \\[default: as many as "
-            "training can visit and 3 GB hold]"
+            help="Most rows to learn from; of a larger table so many are drawn at random. \\[default: 5.12 "
+            "million, and less if these have more than 30 million values]"
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed and table give the same model.")] = 0,

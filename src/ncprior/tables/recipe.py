@@ -42,9 +42,9 @@ _NOISED_SHARE = 0.5
 _MOST_VISITED = Stopping.max_steps * LARGEST_BATCH
 """Rows that a member sees in the longest search."""
 
-_MOST_VALUES = 1 << 24
-"""Values of a table that are kept to learn from, at most. Those of a search, of which every gap has its own, and of the
-table itself take some 100 bytes for each of them."""
+_MOST_VALUES = 30_000_000
+"""Values of a table that are kept to learn from, at most. With a copy for every gap of the search, these of nine columns
+take 2 GB."""
 
 _SAMPLE_SIZE = 1_000
 """Training rows, at most, that a model keeps for batch rules."""
