@@ -15,6 +15,7 @@ import pytest
 from ncprior.data import labelled, table_files
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
+from ncprior.tables import recipe
 
 ROUNDS = 60
 """Damaged files of each kind."""
@@ -63,7 +64,8 @@ def damaged(content: bytes, random: np.random.Generator) -> bytes:
 
 def use(file: Path) -> None:
     """What the commands do with a table, but for the networks."""
-    rows = table_files.read(file)
+    names = [name for name in table_files.schema_of(file).names if name != "y"]
+    rows = labelled.draw_labelled(file, ["y"], names, most=recipe.most_rows, seed=0).rows.table
     labelled.read_targets(rows, ["y"])
     inputs = rows.drop_columns(["y"])
     labelled.check_inputs(inputs)

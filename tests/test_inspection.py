@@ -54,12 +54,20 @@ def test_columns_that_were_left_out_but_look_like_numbers_or_dates():
 def test_categories_that_are_numbers_or_dates():
     degrees = [f"{370 + i % 15}.5 K" for i in range(ROWS)]
     assert told({"t": degrees}) == [
-        "'t' is text, and so a category, though all of it reads as numbers or dates, such as '370.5 K'; "
-        "store it as such to have it used as such"
+        "'t' is text, and so a category, though it reads as numbers, such as '370.5 K'; "
+        "convert it if that is what it is"
     ]
     days = [f"{i % 28 + 1:02d}.08.2021" for i in range(ROWS)]
     assert told({"day": days})[0].startswith("'day' is text, and so a category")
-    for codes in ([f"{i % 15}" for i in range(ROWS)], [f"{i % 5}.5 K" for i in range(ROWS)], [*degrees[1:], "hot"]):
+    codes_of_units = [f"{i % 15} {'kg' if i % 2 else 'm'}" for i in range(ROWS)]
+    whole = [f"{i % 15}" for i in range(ROWS)]
+    for codes in (
+        whole,
+        ["-", *whole[1:]],
+        codes_of_units,
+        [f"{i % 5}.5 K" for i in range(ROWS)],
+        [*degrees[1:], "hot"],
+    ):
         assert told({"code": codes}) == []
     assert told({"t": pa.array(degrees).dictionary_encode()}) == []
 

@@ -50,7 +50,33 @@ def test_few_rows_wait_to_be_drawn():
     before = pa.total_allocated_bytes()
     drawn = draw_rows(numbered(pieces()), 2_000, np.random.default_rng(0))
     assert drawn.seen == 200_000
-    assert max(alive) < 8 * 8_000  # bytes: less than a tenth of the table
+    assert max(alive) < 5 * 8_000  # bytes, of 200 pieces with 8,000 each
+
+
+def test_dictionaries_stay_small_and_may_differ():
+    """Of files with categories of their own, as pandas writes them, whose index has no room for all of them."""
+    index, whole = pa.int8(), []
+    for i in range(30):
+        values = pa.array([f"{i} {j}" for j in range(50)])
+        codes = pa.array(np.arange(100) % 50, index)
+        whole.append(pa.table({"x": pa.DictionaryArray.from_arrays(codes, values)}))
+    drawn = draw_rows(numbered(whole), 20, np.random.default_rng(0))
+    column = drawn.rows.table["x"]
+    assert column.type == pa.dictionary(index, pa.string())
+    assert column.to_pylist() == [f"{row // 100} {row % 50}" for row in drawn.rows.numbers]
+    assert sum(len(chunk.dictionary) for chunk in column.chunks) <= 20
+
+
+def test_preferred_rows_come_first():
+    def even(table):
+        return table["x"].to_numpy() % 2 == 0
+
+    for most in (1, 30, 50, 70, 100, 120):
+        whole = pa.table({"x": np.arange(100)})
+        drawn = draw_rows(cut(whole, 9), most, np.random.default_rng(0), preferred=even)
+        assert (drawn.seen, drawn.preferred) == (100, 50)
+        assert len(drawn.rows.numbers) == min(most, 100)
+        assert np.sum(drawn.rows.numbers % 2 == 0) == min(most, 50)
 
 
 def test_no_pieces_and_no_rows():
@@ -66,9 +92,26 @@ def table(rows=300):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Training can visit 100 rows."""
+    """A table is read in pieces of 64 rows, of which 100 are kept."""
     monkeypatch.setattr(recipe, "_MOST_VISITED", 100)
     monkeypatch.setattr(labelled, "_PIECE", 64)
+
+
+@pytest.fixture
+def fitted(monkeypatch, tmp_path, run):
+    """What `fit` learns from, without learning: the table and the targets, and what it printed."""
+
+    def fit(_, rows, targets, **__):
+        fitted.learned = rows, targets
+        raise UserError("enough")
+
+    monkeypatch.setattr(NCPRegressor, "fit_subset", fit)
+
+    def fitted(path, *options):
+        said = run("fit", path, "--target", "y", *options, "--out", tmp_path / "m.ncp", code=2)
+        return fitted.learned if said == "ncprior: enough\n" else said
+
+    return fitted
 
 
 TINY = ["--target", "y", "--members", "1", "--epochs", "1"]
@@ -92,66 +135,80 @@ def test_fit_draws_rows_of_a_larger_table(tmp_path, run):
     assert (rows[0] == rows[1]).all()
     assert (rows[0] != rows[2]).any()
     said = run("fit", tmp_path / "whole.parquet", *TINY, "--out", tmp_path / "3.ncp")
-    assert "100 rows, drawn at random from 270 (--max-rows sets how many) (30 more have no value" in said
+    assert "100 rows, drawn at random from 270 (30 more have no value of y and were left out)" in said
 
 
-def test_the_number_of_rows_can_be_set(tmp_path, run):
+def test_the_number_of_rows_can_be_set(tmp_path, run, fitted):
     pq.write_table(table(), tmp_path / "t.parquet")
-    for most, kept in ((50, 50), (1_000, 270)):
-        out = tmp_path / f"{most}.ncp"
-        said = json.loads(run("fit", tmp_path / "t.parquet", *TINY, "--max-rows", most, "--out", out, "--json"))
-        assert said["rows"] == NCPRegressor.load(out).n_rows_ == kept
-    said = run("fit", tmp_path / "t.parquet", *TINY, "--max-rows", 0, "--out", tmp_path / "m.ncp", code=2)
-    assert "--max-rows must be at least 1, got 0" in said
+    for most, kept in ((50, 50), (280, 270), (1_000, 270)):
+        assert len(fitted(tmp_path / "t.parquet", "--max-rows", most)[1]) == kept
+    said = run("fit", tmp_path / "t.parquet", *TINY, "--max-rows", 2, "--out", tmp_path / "m.ncp", code=2)
+    assert "--max-rows 2 are too few to learn from; see --min-rows" in said
 
 
-def test_wide_tables_are_kept_in_bounded_memory():
-    assert recipe.most_rows(2) == 10_000 * 512  # what a member visits
-    assert recipe.most_rows(1_000) == 30_000
-    assert recipe.most_rows(10**6) == recipe.MANY_ROWS  # fewer would not be worth the name of a large table
+def test_how_many_rows_are_kept():
+    numbers = pa.table({f"x{i}": np.zeros(3) for i in range(9)})
+    assert recipe.most_rows(numbers.select(["x0", "x1"])) == 10_000 * 512  # what a member visits
+    assert recipe.most_rows(numbers) == 30_000_000 // 9
+    words = pa.table({"word": [f"{i}" for i in range(60)], "few": ["a", "b", "c"] * 20})
+    assert recipe.most_rows(words) == 30_000_000 // (50 + 3)
+    assert recipe.most_rows(pa.table({f"x{i}": [0.0] for i in range(2_000)})) == 100_000
 
 
-def test_a_table_that_is_no_larger_is_learned_from_whole(monkeypatch, tmp_path):
-    monkeypatch.setattr(labelled, "_PIECE", 64)
+def test_what_is_learned_from_is_what_is_in_the_file(fitted, monkeypatch, tmp_path):
     pq.write_table(table(), tmp_path / "t.parquet")
-    read = labelled.draw_labelled(tmp_path / "t.parquet", ["y"], ["x", "z"], most=270, seed=0)
+    rows, targets = fitted(tmp_path / "t.parquet")
     whole, there = labelled.read_targets(table(), ["y"])
-    assert read.with_targets == 270
-    assert (read.targets == whole[there]).all()
-    assert (read.numbers == np.flatnonzero(there) + 1).all()
-    assert read.inputs.equals(table().select(["x", "z"]).filter(there))
+    assert rows.equals(table().select(["x", "z"]).filter(there))
+    assert (targets == whole[there, 0]).all()
+    monkeypatch.setattr(labelled, "_PIECE", 64)
+    again, same = fitted(tmp_path / "t.parquet")
+    assert again.equals(rows)
+    assert (same == targets).all()
+
+
+@pytest.mark.parametrize("options", [[], ["--max-rows", "50"]])
+def test_counters_without_a_name_are_left_out_also_of_some_rows(fitted, tmp_path, options):
+    pq.write_table(table().add_column(0, "", pa.array(np.arange(300))), tmp_path / "t.parquet")
+    assert fitted(tmp_path / "t.parquet", *options)[0].column_names == ["x", "z"]
+
+
+@pytest.mark.parametrize("options", [[], ["--max-rows", "290"]])
+def test_text_targets_are_read_as_a_whole(fitted, monkeypatch, tmp_path, options):
+    """One cell says what the comma and the point mean in all the others."""
+    monkeypatch.setattr(labelled, "_PIECE", 64)
+    cells = [None, "-", *(f"{1 + i % 9}.{i:03d}" for i in range(2, 300))]
+    cells[250] = "3.456,7"
+    pq.write_table(table().set_column(2, "y", pa.array(cells)), tmp_path / "t.parquet")
+    targets = fitted(tmp_path / "t.parquet", *options)[1]
+    assert targets.min() >= 1_000
+    assert 3456.7 in targets
 
 
 @pytest.mark.usefixtures("small")
-def test_rows_that_are_not_drawn_are_checked_too(tmp_path, run):
-    x = table()["x"].to_numpy().copy()
-    read = labelled.draw_labelled(_written(tmp_path, x), ["y"], ["x", "z"], most=100, seed=0)
-    row = next(i for i in range(200, 300) if i + 1 not in read.numbers)
-    x[row] = np.inf
-    _written(tmp_path, x)
-    said = run("fit", tmp_path / "t.parquet", *TINY, "--out", tmp_path / "m.ncp", code=2)
-    assert f"infinite value in column 'x', row {row + 1}" in said
-    assert not (tmp_path / "m.ncp").exists()
-
-
-def _written(folder, x):
-    pq.write_table(table().set_column(0, "x", pa.array(x)), folder / "t.parquet")
-    return folder / "t.parquet"
-
-
-@pytest.mark.usefixtures("small")
-def test_mistakes_have_the_row_numbers_of_the_file(tmp_path):
-    text = [f"{value:.6f}" for value in table()["x"].to_numpy()]
-    read = labelled.draw_labelled(_written(tmp_path, table()["x"].to_numpy()), ["y"], ["x"], most=100, seed=0)
-    row = read.numbers[-1]
-    text[row - 1] = "none of them"
-    drawn = labelled.draw_labelled(_written(tmp_path, text), ["y"], ["x"], most=100, seed=0)
-    with pytest.raises(UserError, match=f"text 'none of them' in column 'x', row {row}, where most values are numbers"):
-        labelled.check_inputs(drawn.inputs, drawn.numbers)
+def test_mistakes_have_the_row_numbers_of_the_file(fitted, tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(table(), path)
+    drawn = labelled.draw_labelled(path, ["y"], ["x", "z"], most=recipe.most_rows, seed=0)
+    row = int(drawn.rows.numbers[-1]) + 1
+    assert row > 200
+    for column, values, said in [
+        ("x", table()["x"].to_pylist(), (np.inf, f"infinite value in column 'x', row {row}")),
+        (
+            "x",
+            [f"{value:.6f}" for value in table()["x"].to_pylist()],
+            ("odd", f"'odd' in column 'x', row {row}, where"),
+        ),
+        ("y", [f"{value:.6f}" for value in table()["x"].to_pylist()], ("odd", f"'odd' in the target 'y', row {row};")),
+        ("y", table()["x"].to_pylist(), (1e33, f"1e+33 in the target 'y', row {row} is too large")),
+    ]:
+        values[row - 1], line = said
+        place = table().column_names.index(column)
+        pq.write_table(table().set_column(place, column, pa.array(values)), path)
+        assert line in fitted(path)
 
 
 @pytest.mark.usefixtures("small")
-def test_a_target_that_is_missing_in_every_row(tmp_path):
-    pq.write_table(table().append_column("w", pa.nulls(300, pa.float64())), tmp_path / "t.parquet")
-    with pytest.raises(UserError, match="the target 'w' has no value in any row"):
-        labelled.draw_labelled(tmp_path / "t.parquet", ["y", "w"], ["x"], most=100, seed=0)
+def test_a_target_that_is_missing_in_every_row(fitted, tmp_path):
+    pq.write_table(table().set_column(2, "y", pa.nulls(300, pa.float64())), tmp_path / "t.parquet")
+    assert "the target 'y' has no value in any row" in fitted(tmp_path / "t.parquet")

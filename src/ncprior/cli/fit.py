@@ -73,7 +73,7 @@ def fit(
         int | None,
         typer.Option(
             help="Most rows to learn from; of a larger table so many are drawn at random. \\[default: 5.12 "
-            "million, and less if these have more than 30 million values]"
+            "million, or fewer if these have more than 30 million numbers, but no fewer than 100,000]"
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed and table give the same model.")] = 0,
@@ -102,8 +102,6 @@ def fit(
     """
     check_out(out, force)
     check_seed(seed)
-    if max_rows is not None and max_rows < 1:
-        raise UserError(f"--max-rows must be at least 1, got {max_rows}")
     if quiet and (as_json or explain):
         raise UserError(f"--quiet says nothing, and {'--json' if as_json else '--explain'} does; leave one of them out")
     options = dialect_options(
@@ -115,22 +113,28 @@ def fit(
         from ncprior.cli.summaries import FitSummary, print_fit, print_json
         from ncprior.data import table_files
         from ncprior.data.inspection import look_at, row_counters
-        from ncprior.data.labelled import check_inputs, draw_labelled
+        from ncprior.data.labelled import check_inputs, draw_labelled, read_targets
         from ncprior.tables.estimator import NCPRegressor
-        from ncprior.tables.recipe import most_rows
+        from ncprior.tables.recipe import MIN_ROWS, most_rows
+    if max_rows is not None and max_rows < (MIN_ROWS if min_rows is None else min_rows):
+        raise UserError(f"--max-rows {max_rows} are too few to learn from; see --min-rows")
     with stoppable(), kept_place(out, force), incoming(table) as place:
         check_model_name(out)
         read_with = say_dialect(place, options)
         targets = list(dict.fromkeys(target))
         chosen = choose_inputs(place, targets, inputs or [], exclude_columns or [], options)
         with row_bar(table_files.rows_of(table_files.units(place))) as show:
-            most = most_rows(len(targets) + len(chosen)) if max_rows is None else max_rows
-            read = draw_labelled(place, targets, chosen, most=most, seed=seed, options=options, report=show)
-        counters = [] if inputs else row_counters(read.inputs)
-        rows, truth = read.inputs.drop_columns(counters), read.targets
+            most = most_rows if max_rows is None else lambda _: max_rows
+            drawn = draw_labelled(place, targets, chosen, most=most, seed=seed, options=options, report=show)
+        rows, places = drawn.rows
+        truth, there = read_targets(rows, targets, places + 1)
+        with_target = int(there.sum()) if len(rows) == drawn.seen else drawn.preferred
+        counters = [] if inputs else row_counters(rows.select(chosen), places)
+        rows = rows.select([name for name in chosen if name not in counters])
         if not rows.num_columns:
             raise UserError(f"{place}: no column is left to predict from; give a table with more columns")
-        check_inputs(rows, read.numbers)  # where rows still have the numbers that they have in the file
+        check_inputs(rows, places + 1)  # before filtering: a few rows may look like a mistake
+        rows, truth = rows.filter(there), truth[there]
         given: dict[str, Any] = {
             "members": members,
             "epochs": epochs,
@@ -145,7 +149,7 @@ def fit(
             **{name: value for name, value in given.items() if value is not None},
         )
         pool = None if unlabelled is None else read_unlabelled(unlabelled, rows, options, seed)
-        model.fit(rows, truth[:, 0] if len(targets) == 1 else truth, X_unlabelled=pool)
+        model.fit_subset(rows, truth[:, 0] if len(targets) == 1 else truth, X_unlabelled=pool)
         model.target_names_ = targets
         model.save(out)
     if quiet:
@@ -158,8 +162,8 @@ def fit(
             "read": read_with,
             "targets": targets,
             "rows": len(truth),
-            "rows_with_target": read.with_targets,
-            "rows_without_target": read.without,
+            "rows_with_target": with_target,
+            "rows_without_target": drawn.seen - with_target,
             "unlabelled_rows": model.fitted_.unlabelled,
             "rows_set_apart": len(truth) - model.n_rows_,
             "columns": [{"name": c.name, "kind": c.kind, "treatment": c.treatment} for c in model.encoder_.columns],

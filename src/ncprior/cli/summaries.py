@@ -41,7 +41,7 @@ class FitSummary(TypedDict):
     rows: int
     """Rows that were learned from, or set apart."""
     rows_with_target: int
-    """Rows that they were drawn from; as many if the table is not too large."""
+    """Rows that they were drawn from: more than ``rows`` if the table is large, see ``--max-rows``."""
     rows_without_target: int
     unlabelled_rows: int
     """Rows without the target that were contrast points, at most 16,384."""
@@ -144,7 +144,7 @@ def print_fit(summary: FitSummary, *, explain: bool = False) -> None:
             console.print(f"  - {line}", soft_wrap=True)
     rows = f"{summary['rows']:,} rows"
     if (every := summary["rows_with_target"]) > summary["rows"]:
-        rows += f", drawn at random from {every:,} (--max-rows sets how many)"
+        rows += f", drawn at random from {every:,}"
     if dropped := summary["rows_without_target"]:
         rows += f" ({dropped:,} more have no value of {' and '.join(summary['targets'])} and were left out)"
     if apart := summary["rows_set_apart"]:

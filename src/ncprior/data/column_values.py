@@ -17,6 +17,9 @@ from ncprior.errors import UserError
 Kind = Literal["number", "flag", "category", "date"]
 """What a column holds."""
 
+RowNumbers = int | np.ndarray
+"""The number of the first row of a column, or those of all its rows, for messages."""
+
 FEW = 10
 """Number of distinct values up to which a text is a category even if no value repeats."""
 _MOST = 0.9
@@ -48,7 +51,9 @@ def kind_of(name: str, type_: pa.DataType) -> Kind:
     raise UserError(f"{what}; leave it out, or make it numbers, text or dates")
 
 
-def numbers(name: str, column: pa.ChunkedArray, first_row: int, kind: str = "number") -> tuple[np.ndarray, np.ndarray]:
+def numbers(
+    name: str, column: pa.ChunkedArray, first_row: RowNumbers, kind: str = "number"
+) -> tuple[np.ndarray, np.ndarray]:
     """Read a column as float64 numbers. Durations are in seconds, and true is 1.
 
     With `kind` ``flag``, every value must be 0 or 1. Text that reads as numbers is converted.
@@ -72,10 +77,10 @@ def numbers(name: str, column: pa.ChunkedArray, first_row: int, kind: str = "num
     if not finite.all():
         missing = np.isnan(values)
         if len(infinite := np.flatnonzero(~finite & ~missing)):
-            where = f"column {name!r}, row {first_row + infinite[0]}"
+            where = f"column {name!r}, row {row_number(first_row, infinite[0])}"
             raise UserError(f"infinite value in {where}: remove it or mark it as missing")
     if kind == "flag" and len(odd := np.flatnonzero((values != 0) & (values != 1) & ~missing)):
-        where = f"{values[odd[0]]:g} in column {name!r}, row {first_row + odd[0]}"
+        where = f"{values[odd[0]]:g} in column {name!r}, row {row_number(first_row, odd[0])}"
         raise UserError(f"{where}, which was true or false in training; mend it or mark it as missing")
     return values, missing
 
@@ -96,7 +101,7 @@ def text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.timestamp(column.type.unit, "UTC")).cast(pa.large_string())
 
 
-def days(name: str, column: pa.ChunkedArray, first_row: int) -> tuple[np.ndarray, np.ndarray]:
+def days(name: str, column: pa.ChunkedArray, first_row: RowNumbers) -> tuple[np.ndarray, np.ndarray]:
     """Read a column as dates, in UTC. A time without a date is on 1 January 1970. ISO dates in text are converted.
 
     Returns:
@@ -129,10 +134,8 @@ def check_commas(name: str, different: pa.Array) -> None:
         raise UserError(f"{where}; write 0.5 for 0,5 and 1234 for 1,234, or leave the column out")
 
 
-def check_numbers(name: str, text: pa.ChunkedArray, row_numbers: np.ndarray | None = None) -> None:
+def check_numbers(name: str, text: pa.ChunkedArray, first_row: RowNumbers = 1) -> None:
     """Raise if a text column holds numbers except for a few values, unless the numbers look like codes.
-
-    Rows are counted from 1 in the message, or have these numbers.
 
     Two of three things make codes of them: they repeat, they are whole, and what is no number has digits too (V57). So
     does a 0 at the beginning of one of them.
@@ -148,9 +151,14 @@ def check_numbers(name: str, text: pa.ChunkedArray, row_numbers: np.ndarray | No
         len(_matching(different, r"\d")) > len(numbers),
     )
     if sum(signs) < 2 and not len(_matching(numbers, r"^0\d")):
-        number = row + 1 if row_numbers is None else row_numbers[row]
-        where = f"text {text[row].as_py()!r:.80} in column {name!r}, row {number}, where most values are numbers"
+        where = f"text {text[row].as_py()!r:.80} in column {name!r}, row {row_number(first_row, row)}"
+        where = f"{where}, where most values are numbers"
         raise UserError(f"{where}; mend it, leave it empty if missing, or leave the column out")
+
+
+def row_number(first_row: RowNumbers, index: int) -> int:
+    """The number of the row at this index of a column."""
+    return int(first_row[index]) if isinstance(first_row, np.ndarray) else first_row + index
 
 
 def decoded(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -217,7 +225,7 @@ def bounds_in(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _parsed(
-    name: str, column: pa.ChunkedArray, types: Sequence[pa.DataType], first_row: int, trained: str
+    name: str, column: pa.ChunkedArray, types: Sequence[pa.DataType], first_row: RowNumbers, trained: str
 ) -> pa.ChunkedArray:
     """Text read as the first of the types that all of it reads as."""
     for type_ in types:
@@ -226,7 +234,7 @@ def _parsed(
     if (meant := as_written(name, column, trained)) is not None:
         return meant
     row = max(first_unread(column, type_) or 0 for type_ in types)
-    where = f"text {column[row].as_py()!r:.80} in column {name!r}, row {first_row + row}"
+    where = f"text {column[row].as_py()!r:.80} in column {name!r}, row {row_number(first_row, row)}"
     raise UserError(f"{where}, which was {_WORDS[trained]} in training; mend it or mark it as missing")
 
 

@@ -24,6 +24,9 @@ _LINEAR = 3.0  # standardised values up to here stay as they are; those beyond g
 _NORMAL_IQR = 1.349  # the interquartile range of a normal distribution with standard deviation 1
 _NAMED = 20  # columns that an error names, at most
 _CYCLES = ("day of year", "weekday", "time of day")  # of a date, each as sine and cosine
+MOST_CATEGORIES = 50
+"""Values of a category that have columns of their own, unless another number is given."""
+
 _MOST_COLUMNS, _MOST_TEXT = 20_000, 1 << 25  # of tables, and in the names of matrix columns
 
 
@@ -115,7 +118,7 @@ class Encoder:
             raise UserError(f"the names of the matrix columns have {text:,} characters; the most are {_MOST_TEXT:,}")
 
     @classmethod
-    def fit(cls, table: pa.Table, *, most_categories: int = 50) -> "Encoder":
+    def fit(cls, table: pa.Table, *, most_categories: int = MOST_CATEGORIES) -> "Encoder":
         """Choose the encoding of each column from the training rows; their order does not matter.
 
         At most `most_categories` values of a category have columns of their own: if there are more, the rarest share

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ncprior.data import cells, column_values
 from ncprior.data.encoding import Column, Encoder
+from ncprior.errors import UserError
 
 _UNNAMED = re.compile(r"unnamed \d+|Unnamed: \d+|")
 _IDS = re.compile(
@@ -29,9 +30,13 @@ _MOST_VALUES = 5_000_000
 _LISTED = 5
 
 
-def row_counters(table: pa.Table) -> list[str]:
-    """Columns without a name that count rows, as programs write beside a table."""
-    return [name for name in table.column_names if _UNNAMED.fullmatch(name) and _counts(table[name])]
+def row_counters(table: pa.Table, places: np.ndarray | None = None) -> list[str]:
+    """Columns without a name that count rows, as programs write beside a table.
+
+    ``places`` are those of its rows in a whole that they were drawn from, from 0.
+    """
+    places = np.arange(table.num_rows) if places is None else places
+    return [name for name in table.column_names if _UNNAMED.fullmatch(name) and _counts(table[name], places)]
 
 
 def look_at(table: pa.Table, targets: dict[str, np.ndarray], encoder: Encoder) -> list[str]:
@@ -96,16 +101,25 @@ def _left_out(column: Column, table: pa.Table) -> Iterator[str]:
 
 
 def _numbers_as_text(column: Column, table: pa.Table) -> Iterator[str]:
-    """A category whose values are all numbers or dates, as a file or frame with types of its own may hold them.
+    """A category that reads as numbers or dates, as a file or frame with types of its own may hold them.
 
     Few values, and whole numbers, may well be codes.
     """
     if pa.types.is_dictionary(table[column.name].type):
         return  # which is to say that it is a category
     text = _different_text(column, table)
-    if len(text) > column_values.FEW and all(map(cells.looks_typed, text)) and not all(map(_WHOLE.fullmatch, text)):
-        what = f"{column.name!r} is text, and so a category, though all of it reads as numbers or dates"
-        yield f"{what}, such as {text[0]!r:.40}; store it as such to have it used as such"
+    try:
+        reading = cells.infer(column.name, text)
+    except UserError:  # it can be read in two ways
+        return
+    there = [value for value in text if reading and value not in reading.marks]
+    if reading is None or len(there) <= column_values.FEW or all(map(_WHOLE.fullmatch, there)):
+        return
+    if reading.kind in ("number", "date"):
+        what = (
+            f"{column.name!r} is text, and so a category, though it reads as {reading.kind}s, such as {there[0]!r:.40}"
+        )
+        yield f"{what}; convert it if that is what it is"
 
 
 def _different_text(column: Column, table: pa.Table) -> list[str]:
@@ -184,14 +198,14 @@ def _copies(table: pa.Table, targets: dict[str, np.ndarray], step: int) -> Itera
         yield f"{rows}, target and all; if they were not measured more than once, drop them"
 
 
-def _counts(values: pa.ChunkedArray) -> bool:
+def _counts(values: pa.ChunkedArray, places: np.ndarray) -> bool:
     """Whether a column is 0, 1, 2 and so on, or 1, 2, 3, or empty."""
     if values.null_count == len(values):
         return True
     if values.null_count or column_values.kind_of("", values.type) != "number":
         return False
-    numbers = values.cast(pa.float64()).to_numpy()
-    return bool(numbers[0] in (0, 1) and (np.diff(numbers) == 1).all())
+    first = values.cast(pa.float64()).to_numpy() - places
+    return bool(first[0] in (0, 1) and (first == first[0]).all())
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:

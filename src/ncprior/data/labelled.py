@@ -1,7 +1,9 @@
 """The rows of a table that have a target, ready to be split."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,14 +11,18 @@ import numpy as np
 import pyarrow as pa
 
 from ncprior.data import column_values, table_files
+from ncprior.data.column_values import RowNumbers, row_number
 from ncprior.data.formats.dialect import DialectOptions
 from ncprior.data.formats.text_columns import written
 from ncprior.data.inspection import row_counters
-from ncprior.data.sampling import NumberedRows, draw_rows, numbered
+from ncprior.data.sampling import DrawnRows, NumberedRows, draw_rows, numbered
 from ncprior.errors import UserError
 
 FEWEST = 20
 """Smallest number of rows with a target for a split into training and test rows."""
+
+_PIECE = 1 << 20
+"""Rows that are read at a time."""
 
 LARGEST = 1e30
 """Largest target. Single precision ends at 3e38, and predictions may be larger than the targets."""
@@ -85,67 +91,61 @@ def load(
     return Labelled(kept.select(names), values[there], kept.select(list(beside)), dropped, counters)
 
 
-class TrainingTable(NamedTuple):
-    """Rows of a table that have every target, of a large table some of them."""
-
-    inputs: pa.Table
-    targets: np.ndarray  # [rows, targets]
-    numbers: np.ndarray  # of these rows in the file, from 1
-    with_targets: int  # rows that have every target,
-    without: int  # and those that do not
-
-
 def draw_labelled(
     path: str | Path,
     targets: Sequence[str],
     inputs: Sequence[str],
     *,
-    most: int,
+    most: Callable[[pa.Table], int],
     seed: int,
     options: DialectOptions = table_files.PLAIN,
     report: Callable[[int], None] = lambda _: None,
-) -> TrainingTable:
-    """Reads the rows that have every target, in one pass; of more than ``most`` as many are drawn at random.
-
-    Every row is checked, whether it is drawn or not: targets and numbers must be finite.
+) -> DrawnRows:
+    """Read a table in one pass, and of a large one draw rows at random, those first that have every target.
 
     Args:
         path: A file or a folder of files that `ncprior.data.table_files` reads.
         targets: The columns to predict.
         inputs: Those to predict them from.
-        most: How many rows to keep.
+        most: How many rows to keep, at most, by the first ones.
         seed: Of the rows that are drawn.
         options: What is known about the dialect of text files.
         report: Called with the number of rows that were read since.
     """
-    done, without, known = 0, 0, np.zeros(len(targets), bool)
+    pieces = table_files.stream(path, [*targets, *inputs], _PIECE, options=options)
+    first = next(pieces)  # a table without rows is an error
 
-    def labelled() -> Iterator[NumberedRows]:
-        nonlocal done, without, known
-        for piece in numbered(table_files.stream(path, [*targets, *inputs], _PIECE, options=options)):
-            truth, there = target_values(piece.table, targets, done + 1)
-            for name in inputs:
-                if column_values.kind_of(name, piece.table.schema.field(name).type) == "number":
-                    column_values.numbers(name, piece.table[name], done + 1)
-            known |= ~np.isnan(truth).all(0)
-            done += len(truth)
-            without += int((~there).sum())
-            report(len(truth))
-            yield piece if there.all() else piece.take(np.flatnonzero(there))
+    def reported(piece: NumberedRows) -> NumberedRows:
+        report(len(piece.numbers))
+        return piece
 
-    drawn = draw_rows(labelled(), most, np.random.default_rng([seed, 7]))
-    assert drawn is not None  # as a table without rows is an error
-    _check_known(targets, known, drawn.seen)
-    rows, numbers = drawn.rows
-    return TrainingTable(rows.select(list(inputs)), target_values(rows, targets)[0], numbers + 1, drawn.seen, without)
+    drawn = draw_rows(
+        map(reported, numbered(itertools.chain([first], pieces))),
+        most(first),
+        np.random.default_rng([seed, 7]),
+        preferred=partial(_with_values, targets),
+    )
+    assert drawn is not None
+    return drawn
 
 
-_PIECE = 1 << 20
-"""Rows that are read at a time."""
+def _with_values(targets: Sequence[str], table: pa.Table) -> np.ndarray:
+    """Which rows have a value of every target. In text, what stands for a missing value counts as one."""
+    there = np.ones(table.num_rows, bool)
+    for name in targets:
+        values = table[name]
+        is_missing = values.is_null(nan_is_null=pa.types.is_floating(values.type))
+        there &= ~is_missing.to_numpy().astype(bool)
+    return there
 
 
-def read_targets(table: pa.Table, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Read target columns of a whole table.
+def read_targets(table: pa.Table, targets: Sequence[str], first_row: RowNumbers = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Read target columns.
+
+    Args:
+        table: The whole table, or rows that were drawn from one.
+        targets: The columns.
+        first_row: Numbers of its rows, for messages.
 
     Returns:
         The targets as float64 ``[rows, targets]``, and which rows have all of them.
@@ -153,22 +153,6 @@ def read_targets(table: pa.Table, targets: Sequence[str]) -> tuple[np.ndarray, n
     Raises:
         UserError: If a target is text or dates, too large, or missing in every row.
     """
-    truth, there = target_values(table, targets)
-    _check_known(targets, ~np.isnan(truth).all(0), int(there.sum()))
-    return truth, there
-
-
-def _check_known(targets: Sequence[str], known: np.ndarray, rows: int) -> None:
-    """Raise if a target is missing in every row, or no row has every target."""
-    for name, has_value in zip(targets, known, strict=True):
-        if not has_value:
-            raise UserError(f"the target {name!r} has no value in any row; give rows that have one to learn from")
-    if not rows:
-        raise UserError(f"no row has a value of every target, {', '.join(map(repr, targets))}; train them one by one")
-
-
-def target_values(table: pa.Table, targets: Sequence[str], first_row: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """The same for a piece of a table, whose first row has this number; a target may be missing in every row."""
     columns = []
     for name in targets:
         values = column_values.decoded(name, table[name])
@@ -177,33 +161,37 @@ def target_values(table: pa.Table, targets: Sequence[str], first_row: int = 1) -
         if row is not None and (meant := column_values.as_written(name, values, "number")) is not None:
             values, row = meant, None
         if row is not None:
-            where = f"text {values[row].as_py()!r:.80} in the target {name!r}, row {first_row + row}"
+            where = f"text {values[row].as_py()!r:.80} in the target {name!r}, row {row_number(first_row, row)}"
             raise UserError(f"{where}; a target must be numbers: mend it, or leave it empty if missing")
         if kind == "date":
             raise UserError(f"the target {name!r} holds dates; a target must be numbers, such as days since a date")
         columns.append(column_values.numbers(name, values, first_row)[0])
         if len(large := np.flatnonzero(np.abs(columns[-1]) > LARGEST)):
-            where = f"{columns[-1][large[0]]:g} in the target {name!r}, row {first_row + large[0]}"
+            where = f"{columns[-1][large[0]]:g} in the target {name!r}, row {row_number(first_row, large[0])}"
             raise UserError(f"{where} is too large to compute with; give the target in another unit")
+        if np.isnan(columns[-1]).all():
+            raise UserError(f"the target {name!r} has no value in any row; give rows that have one to learn from")
     truth = np.stack(columns, axis=1)
-    return truth, ~np.isnan(truth).any(axis=1)
+    there = ~np.isnan(truth).any(axis=1)
+    if not there.any():
+        raise UserError(f"no row has a value of every target, {', '.join(map(repr, targets))}; train them one by one")
+    return truth, there
 
 
-def check_inputs(table: pa.Table, row_numbers: np.ndarray | None = None) -> None:
+def check_inputs(table: pa.Table, first_row: RowNumbers = 1) -> None:
     """Raise if a number is infinite, or if a column of numbers reads as text because of commas or single values.
 
-    For whole tables, or rows that were drawn from one, which have these numbers in it: the first rows may look like a
-    mistake when all of them do not.
+    For whole tables, or many rows that were drawn from one: a few may look like a mistake when all of them do not.
     """
     for field, values in zip(table.schema, table.columns, strict=True):
         name, kind = field.name, column_values.kind_of(field.name, values.type)
         if kind == "number" or written(field).bounds:
-            column_values.numbers(name, values, 1)
+            column_values.numbers(name, values, first_row)
         elif kind == "category":
             text = column_values.text(name, values)
             column_values.check_commas(name, text.drop_null().unique())
             if not pa.types.is_dictionary(values.type):  # which is a category because someone made it one
-                column_values.check_numbers(name, text, row_numbers)
+                column_values.check_numbers(name, text, first_row)
 
 
 def fingerprint(path: str | Path) -> str:

@@ -15,7 +15,8 @@ from ncprior.core.methods import INPUT_NOISE, Method
 from ncprior.core.row_weights import RowWeights, effective_number
 from ncprior.core.table_priors import DataShaped, FromPool, NoisedShare, PerColumn
 from ncprior.core.training import Rows
-from ncprior.data.encoding import Encoder, Group
+from ncprior.data.column_values import kind_of
+from ncprior.data.encoding import MOST_CATEGORIES, Encoder, Group
 from ncprior.errors import UserError
 from ncprior.tables.ensemble import TableInfo
 from ncprior.tables.families import Family
@@ -42,9 +43,12 @@ _NOISED_SHARE = 0.5
 _MOST_VISITED = Stopping.max_steps * LARGEST_BATCH
 """Rows that a member sees in the longest search."""
 
-_MOST_VALUES = 30_000_000
-"""Values of a table that are kept to learn from, at most. With a copy for every gap of the search, these of nine columns
-take 2 GB."""
+_MOST_KEPT, _ALWAYS_KEPT = 30_000_000, 100_000
+"""Numbers in the encoded rows of a table that are kept to learn from, at most, but no fewer than so many rows. With a
+copy for every gap of the search, 3.3 million rows of nine numbers take 2.4 GB."""
+
+_DATE_COLUMNS = 10
+"""Numbers that a date is encoded by, or about as many."""
 
 _SAMPLE_SIZE = 1_000
 """Training rows, at most, that a model keeps for batch rules."""
@@ -124,9 +128,14 @@ class TrainingRows(NamedTuple):
         return ((self.targets - self.shift) / self.scale).astype(np.float32)
 
 
-def most_rows(columns: int) -> int:
-    """Rows of a table with so many columns, at most, that are worth keeping to learn from."""
-    return min(_MOST_VISITED, max(MANY_ROWS, _MOST_VALUES // columns))
+def most_rows(first: pa.Table) -> int:
+    """Rows of a table, at most, that are worth keeping to learn from, by the first of them."""
+    width = 0
+    for name, values in zip(first.column_names, first.slice(0, _ALWAYS_KEPT).columns, strict=True):
+        kind = kind_of(name, values.type)
+        category = min(MOST_CATEGORIES, len(values.unique())) if kind == "category" else 1
+        width += _DATE_COLUMNS if kind == "date" else category
+    return min(_MOST_VISITED, max(_ALWAYS_KEPT, _MOST_KEPT // width))
 
 
 def check_rows(inputs: np.ndarray, order: RowOrder, min_rows: int) -> None:
