@@ -426,8 +426,7 @@ class Mutations:
             [*arrays, *["calibration.noise_scale", "calibration.share", "shift", "scale", "training_sample"] * 4]
         )
         array = arrays[name].copy()
-        values = [np.nan, np.inf, -np.inf]
-        values += [] if name.startswith("weights") else [0, -1, 1e-30, 1e30, 1e300, 2]
+        values = [np.nan, np.inf, -np.inf, 0, -1, 1e-30, 1e30, 1e300, 2]
         what = self.random.choice(["value", "value", "shape", "type", "drop"])
         if what == "value" and array.size:
             array.reshape(-1)[self.random.randrange(array.size)] = np.array(self.random.choice(values), array.dtype)
@@ -455,6 +454,21 @@ def memory(name):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux does")
+@pytest.mark.parametrize(
+    "name", ["weights.heads['noise'].linear.kernel", "weights.trunk.features.whitener", "contrast.heads['mean'].rho"]
+)
+def test_weights_whose_predictions_would_not_be_finite(saved, refused, name):
+    arrays = {**saved.arrays, name: np.full_like(saved.arrays[name], 1e30)}
+    assert "has values above 1e+" in refused(packed(saved.notes, arrays))
+
+
+def test_a_file_with_very_many_arrays_is_refused_at_once(saved, refused):
+    def change(header):
+        header |= {f"w{i}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for i in range(20_000)}
+
+    assert "arrays, where 10,000 are the most" in refused(with_header(saved.content, change))
+
+
 def test_no_damaged_file_loads_wrongly(saved, tmp_path):
     bases = [saved]
     if MUTATIONS > 1_000:

@@ -397,6 +397,7 @@ def test_subclasses_with_arguments_of_their_own():
         ({"validation_fraction": 0.2, "early_stopping": False}, "early_stopping=False"),
         ({"method": "odc+ncp", "output_scale": 5.0, "settings": {"odc_prediction": "blend"}}, "odc_prediction 'blend'"),
         ({"method": "bbb+ncp", "settings": {"weight_prior_std": 0.3, "ncp_weight_kl": 0.0}}, "ncp_weight_kl 0"),
+        ({"method": "bbb", "settings": {"weight_prior_std": 0.3, "weight_kl": 0.0}}, "weight_kl 0"),
     ],
 )
 def test_arguments_without_effect_beside_others_are_refused(arguments, why):
@@ -408,3 +409,8 @@ def test_weights_that_leave_hardly_a_row_are_refused():
     inputs = np.arange(20.0)[:, None]
     with pytest.raises(UserError, match="20 samples whose weights make them worth 1 of equal weight"):
         NCPRegressor(members=1, epochs=1).fit(inputs, inputs[:, 0], sample_weight=np.r_[1e6, np.full(19, 0.5)])
+
+
+def test_rows_that_count_several_times_are_no_more_rows():
+    with pytest.raises(UserError, match="nothing can be learned from 2 samples with a target"):
+        NCPRegressor(members=1, epochs=1).fit([[0.0], [1.0]], [0.0, 4.0], sample_weight=[5, 5])

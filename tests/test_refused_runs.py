@@ -26,6 +26,7 @@ def little_data(monkeypatch):
         (["prior", "--set", "initial=5"], "5 initial labels do not fill a mini batch of 10"),
         (["flights", "--set", "select=100"], "asks for 3910 labels but there are only 400 rows"),
         (["robustness", "toy", "--set", "select=100"], "asks for 4910 labels but there are only 400 rows"),
+        (["robustness", "toy", "--split", "random"], "--data, --split and --planes are for robustness flights"),
         (["robustness", "flights", "--set", "initial=5"], "5 initial labels do not fill a mini batch of 10"),
         (
             ["regression", "--batch-size", "512", "--set", "remainder=dropped"],

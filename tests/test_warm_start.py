@@ -63,6 +63,21 @@ def test_training_that_goes_on_refuses_other_networks(begun, changed):
 
 
 @pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"conformal_fraction": 0.3}, "conformal_fraction sets rows apart from a first training.* set it to 0"),
+        ({"min_rows": 1_000}, "[48]0 rows are fewer than min_rows=1000"),
+    ],
+)
+def test_training_that_goes_on_refuses_what_it_cannot_do(begun, changed, why):
+    model, X, y, _ = begun
+    model = pickle.loads(model).set_params(**changed)
+    for learn in (model.fit, model.partial_fit):
+        with pytest.raises(UserError, match=why):
+            learn(X, y)
+
+
+@pytest.mark.parametrize(
     "changed",
     [{"learning_rate": 0.1}, {"batch_size": 16}, {"gamma": 1000.0}, {"input_scale": 0.1}, {"epochs": 9}],
     ids=lambda changed: next(iter(changed)),

@@ -219,6 +219,8 @@ def paper_robustness(
         from ncprior.experiments.paper import flights, learning_curves, robustness, toy
 
     if task == Task.toy:
+        if (data, split, planes) != ("nyc2013", "temporal", None):
+            raise UserError("--data, --split and --planes are for robustness flights; leave them out")
         base, loaded = toy.configure(str(preset), quick=quick), toy_data.load()
     else:
         source = flight_source(data, split, planes)
@@ -331,6 +333,8 @@ def paper_all(
                 command = [sys.executable, "-m", "ncprior", "paper", "regression", *options]
                 if code := subprocess.run(command).returncode:
                     raise typer.Exit(code)
+            elif part == "robustness-flights":
+                paper_robustness(Task.flights, **source, **shared, **place)
             else:
-                paper_robustness(Task(part.removeprefix("robustness-")), **source, **shared, **place)
+                paper_robustness(Task.toy, **shared, **place)
         say(f"report: {report(out)}")

@@ -39,17 +39,20 @@ def active_learning_note(records: Records) -> str:
     config, experiment = records.config, EXPERIMENTS[records.experiment]
     changed = _changed(config["schedule"], dataclasses.asdict(experiment.schedule))
     changed += _changed(config["settings"], dataclasses.asdict(experiment.presets[config["preset"]]))
-    if config["seeds"] < experiment.seeds:
-        changed.append(f"seeds {config['seeds']} instead of {experiment.seeds}")
+    if config.get("acquisition"):
+        changed.append(f"labels by {config['acquisition'].replace('_', ' ')}")
+    changed += _fewer_seeds(config["seeds"], experiment.seeds)
     return _note(config["schedule"] == dataclasses.asdict(experiment.quick), changed)
 
 
 def regression_note(records: Records) -> str:
     """A sentence on how a run of the regression on all rows differs from the paper's; empty if it does not."""
     config = records.config
-    paper = {"recipe": "paper", "rows": None}
-    changed = _changed({name: config[name] for name in paper}, paper)
-    changed += _changed(config["settings"], {"hidden": list(regression.RECIPES["paper"].settings["hidden"])})
+    paper = dataclasses.asdict(regression.configure(preset=config["preset"]))
+    changed = _changed(config, {name: paper[name] for name in ("recipe", "rows", "times")})
+    for part in ("schedule", "settings"):
+        changed += _changed(config[part], paper[part])
+    changed += _fewer_seeds(config["seeds"], regression.SEEDS)
     return _note(config["rows"] is not None, changed)
 
 
@@ -75,6 +78,10 @@ def _note(quick: bool, changed: list[str]) -> str:
         return ""
     begin = "This is a quick run" if quick else "This run is not the paper's experiment"
     return f"{begin} ({', '.join(changed)}). The verdicts below are about this run, not about the paper."
+
+
+def _fewer_seeds(seeds: int, paper: int) -> list[str]:
+    return [f"seeds {seeds} instead of {paper}"] if seeds < paper else []
 
 
 def _changed(own: Mapping[str, object], paper: Mapping[str, object]) -> list[str]:

@@ -112,8 +112,8 @@ def _fit_all(
     inputs, targets = encoder.transform(table), labelled.targets
     asked = _encoded_unlabelled(encoder, labelled)
     order = RowOrder.of(inputs, targets, labelled.weights)
-    check_rows(inputs, order, options.min_rows)
     inputs, targets = inputs[order.indices], targets[order.indices]
+    check_rows(inputs, targets, order, options.min_rows, repeated=labelled.repeated)
     count, members = len(inputs), options.members
     epochs = options.epochs if epochs is None else epochs
     spec = make_spec(options, encoder, rows=count, outputs=targets.shape[1])
@@ -235,6 +235,9 @@ def continue_fit(
         raise UserError(f"y has {targets.shape[1]} outputs, and had {len(fitted.target_shift)} before; give as many")
     if options.members != fitted.members:
         raise UserError(_refused("members", options.members, fitted.members))
+    if options.conformal_fraction:
+        what = "conformal_fraction sets rows apart from a first training, and not from one that goes on"
+        raise UserError(f"{what}; set it to 0, or train anew with warm_start=False and fit")
     if (labelled.unlabelled is None) != (not fitted.unlabelled):
         now, was = ("no", "some") if labelled.unlabelled is None else ("some", "none")
         what = f"{now} unlabelled rows are given, and {was} were when predictions were calibrated"
@@ -246,6 +249,8 @@ def continue_fit(
     count = len(inputs)
     standardised = ((targets - fitted.target_shift) / fitted.target_scale).astype(np.float32)
     before = 0 if epochs is None else fitted.rows  # `fit` is given all rows, `partial_fit` those that have come in
+    if before + count < options.min_rows:
+        raise UserError(f"{before + count} rows are fewer than min_rows={options.min_rows}; give more, or lower it")
     rows = padded_rows(inputs, standardised, order, labels_before=before)
     epochs = options.epochs if epochs is None else epochs
     fitted = fitted._replace(spec=_present_spec(options, fitted.spec, before + count))

@@ -21,6 +21,9 @@ FORMAT = 9
 _MOST_HEADER = 1 << 24
 """Bytes of a header, nearly all of which are notes: about half a million values of categories."""
 
+_MOST_ARRAYS = 10_000
+"""Arrays in a file: two for each layer, and some thirty others."""
+
 _TYPES = {
     "F16": np.dtype(np.float16),
     "BF16": np.dtype(jnp.bfloat16),
@@ -105,6 +108,8 @@ def read_arrays(stream: BinaryIO, header: Header) -> dict[str, np.ndarray]:
 
 def _shapes(entries: Mapping[str, object], size: int) -> dict[str, jax.ShapeDtypeStruct]:
     """Shapes and types by name; the arrays follow each other and fill the ``size`` bytes that there are."""
+    if len(entries) > _MOST_ARRAYS:
+        raise UserError(f"it has {len(entries):,} arrays, where {_MOST_ARRAYS:,} are the most")
     arrays: dict[str, _Entry] = conform(entries, dict[str, _Entry], "its header")
     shapes, end = {}, 0
     for name, entry in sorted(arrays.items(), key=lambda item: item[1]["data_offsets"]):

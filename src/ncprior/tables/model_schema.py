@@ -165,6 +165,9 @@ def check_values(arrays: dict[str, np.ndarray]) -> None:
         _require(np.isfinite(array).all(), f"{name} has values that are not finite")
         if name.endswith(".features.width"):
             _require((array > 0).all(), f"{name} is not above 0")
+        if name.startswith(("weights.", "contrast.", "asked.")) and not name.endswith(_BOUNDED):
+            largest = _LARGEST_FEATURE if ".features." in name else _LARGEST_WEIGHT
+            _require((np.abs(array) <= largest).all(), f"{name} has values above {largest:g}")
     for name in ("noise_scale", "uncertainty_scale", "contrast_scale", "contrast_exponent"):
         scale, least = arrays[f"calibration.{name}"], 0.0 if name == "contrast_scale" else 1e-3
         _require(((scale >= least) & (scale <= 1e3)).all(), f"calibration.{name} is not from {least:g} to 1000")
@@ -179,6 +182,13 @@ def check_values(arrays: dict[str, np.ndarray]) -> None:
         ((scale >= 0.5 / LARGEST) & (scale <= 2 * LARGEST)).all(), f"scale is not from {1 / LARGEST:g} to {LARGEST:g}"
     )
 
+
+_LARGEST_WEIGHT, _LARGEST_FEATURE = 1e6, 1e12
+"""Weights of networks, and numbers that inputs are transformed with, are far smaller than this; with larger ones,
+predictions would not be finite."""
+
+_BOUNDED = (".features.lower", ".features.width")
+"""Edges of bins, between which an input is from 0 to 1, however far they are."""
 
 _LAYER = re.compile(r"\.layers\[(\d{1,4})\]\.(kernel|bias)$")
 

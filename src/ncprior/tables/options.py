@@ -256,8 +256,9 @@ class FitOptions:
             return "gamma 0"
         if setting in _OUTPUT_PRIOR and given.get("odc_prediction") == "blend":
             return "odc_prediction 'blend'"
-        if setting == "weight_prior_std" and "ncp" in self.method and given.get("ncp_weight_kl") == 0:
-            return "ncp_weight_kl 0"
+        weight = "ncp_weight_kl" if "ncp" in self.method else "weight_kl"
+        if setting == "weight_prior_std" and given.get(weight) == 0:
+            return f"{weight} 0"
         return "an input_prior of your own" if setting == "input_noise_std" and own_prior else None
 
     def _is_given(self, parameter: str) -> bool:

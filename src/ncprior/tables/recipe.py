@@ -138,9 +138,17 @@ def most_rows(first: pa.Table) -> int:
     return min(_MOST_VISITED, max(_ALWAYS_KEPT, _MOST_KEPT // width))
 
 
-def check_rows(inputs: np.ndarray, order: RowOrder, min_rows: int) -> None:
-    """Raise if there are fewer than ``min_rows`` rows, also by their weights; warn if no input tells them apart."""
-    if (count := len(inputs)) < min_rows:
+def check_rows(
+    inputs: np.ndarray, targets: np.ndarray, order: RowOrder, min_rows: int, *, repeated: bool = False
+) -> None:
+    """Raise if there are fewer than ``min_rows`` rows, also by their weights; warn if no input tells them apart.
+
+    The rows are in this order. If they are ``repeated`` to stand for weights, equal ones count once.
+    """
+    count = len(np.unique(order.indices))
+    if repeated:
+        count = int(duplicate_groups(np.column_stack([inputs, targets]))[-1]) + 1
+    if count < min_rows:
         raise UserError(
             f"nothing can be learned from {count} sample{'s' if count > 1 else ''} with a target: give at least "
             f"{min_rows}, or ask for a model that knows nothing with min_rows={count} (--min-rows {count})"
