@@ -2,6 +2,7 @@
 
     python -m benchmarks.pools --rows 1000000 --folder /tmp/pools
     python -m benchmarks.pools --rows 1000000 100000000 --folder /tmp/pools --commands fit
+    python -m benchmarks.pools --rows 2000 --columns 3000 --folder /tmp/pools --commands fit
 
 ``fit`` reads a folder of files with a million rows each, and is measured beside reading them alone.
 
@@ -33,12 +34,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000])
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--commands", nargs="+", default=["predict", "suggest"])
+    parser.add_argument("--columns", type=int, default=COLUMNS, help="of tables that are learned from")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     for rows in options.rows:
         for command in options.commands:
             if command == "fit":
-                found = measure_fit(make_training_table(options.folder / f"table-{rows}", rows))
+                found = measure_fit(make_training_table(options.folder, rows, options.columns))
             else:
                 model = make_model(options.folder)
                 table = make_table(options.folder / f"pool-{rows}.parquet", rows)
@@ -46,8 +48,8 @@ def main() -> None:
             print(json.dumps({"rows": rows, "command": command, **found}), flush=True)
 
 
-def piece(rows: int, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=(rows, COLUMNS)).astype(np.float32)
+def piece(rows: int, seed: int, columns: int = COLUMNS) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(rows, columns)).astype(np.float32)
 
 
 def make_model(folder: Path) -> Path:
@@ -78,18 +80,19 @@ def make_table(path: Path, rows: int) -> Path:
     return path
 
 
-def make_training_table(folder: Path, rows: int) -> Path:
+def make_training_table(place: Path, rows: int, columns: int) -> Path:
+    folder = place / f"table-{rows}-{columns}"
     folder.mkdir(exist_ok=True)
     for number, start in enumerate(range(0, rows, GROUP)):
         path = folder / f"{number:05d}.parquet"
         if path.exists():
             continue
-        inputs = piece(min(GROUP, rows - start), number + 1)
+        inputs = piece(min(GROUP, rows - start), number + 1, columns)
         noise = np.random.default_rng([number, 1]).normal(size=len(inputs))
-        columns = {f"x{i}": column for i, column in enumerate(inputs.T)}
-        target = (np.sin(2 * inputs).sum(1) + 0.3 * noise).astype(np.float32)
+        named = {f"x{i}": column for i, column in enumerate(inputs.T)}
+        target = (np.sin(2 * inputs[:, :COLUMNS]).sum(1) + 0.3 * noise).astype(np.float32)
         draft = path.with_suffix(".draft")
-        pq.write_table(pa.table({**columns, "y": target}), draft)
+        pq.write_table(pa.table({**named, "y": target}), draft)
         draft.rename(path)
     return folder
 
