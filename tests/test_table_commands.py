@@ -124,7 +124,7 @@ def test_held_out_rows_tell_how_good_a_model_is(folder, tmp_path, run, monkeypat
         self.fitted_ = self.fitted_._replace(validation=scores)
         return self
 
-    monkeypatch.setattr(NCPRegressor, "fit", fit)
+    monkeypatch.setattr(NCPRegressor, "fit_subset", fit)
     arguments = ["fit", folder / "houses.csv", "--target", "price", "--exclude-columns", "house", "--members", 1]
     told = run(*arguments, "--out", tmp_path / "a.ncp")
     assert "RMSE 12.34, NLPD 3.21; the 90% interval holds 87.5% of 14 rows" in " ".join(told.split())
@@ -381,7 +381,7 @@ def test_ctrl_c_leaves_nothing_behind(trained, folder, tmp_path, run, monkeypatc
 
     monkeypatch.setattr("os._exit", sys.exit)
     monkeypatch.setattr(NCPRegressor, "predict_piece", interrupted)
-    monkeypatch.setattr(NCPRegressor, "fit", interrupted)
+    monkeypatch.setattr(NCPRegressor, "fit_subset", interrupted)
     monkeypatch.setattr("ncprior.report.page.report", interrupted)
     (tmp_path / "config.json").write_text("{}")
     assert run("report", tmp_path, code=130) == "ncprior: stopped; what was finished is kept\n"
@@ -417,7 +417,7 @@ def test_ctrl_c_that_native_code_turns_into_another_error(folder, tmp_path, run,
             raise ValueError("not a valid PEP 3118 buffer format string") from None
 
     monkeypatch.setattr("os._exit", sys.exit)
-    monkeypatch.setattr(NCPRegressor, "fit", interrupted)
+    monkeypatch.setattr(NCPRegressor, "fit_subset", interrupted)
     monkeypatch.setattr("ncprior.experiments.baselines.fit", interrupted)
     monkeypatch.setattr("ncprior.report.page.report", interrupted)
     table = [folder / "houses.csv", "--target", "price", "--out", tmp_path / "new"]
@@ -441,7 +441,7 @@ def test_ctrl_c_that_python_drops(folder, tmp_path, run, monkeypatch):
             time.sleep(0.05)
 
     monkeypatch.setattr("os._exit", sys.exit)
-    monkeypatch.setattr(NCPRegressor, "fit", interrupted)
+    monkeypatch.setattr(NCPRegressor, "fit_subset", interrupted)
     command = ["fit", folder / "houses.csv", "--target", "price", "--out", tmp_path / "new.ncp"]
     assert run(*command, code=130) == "ncprior: stopped; nothing was written\n"
 

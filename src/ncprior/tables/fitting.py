@@ -235,9 +235,6 @@ def continue_fit(
         raise UserError(f"y has {targets.shape[1]} outputs, and had {len(fitted.target_shift)} before; give as many")
     if options.members != fitted.members:
         raise UserError(_refused("members", options.members, fitted.members))
-    if options.conformal_fraction:
-        what = "conformal_fraction sets rows apart from a first training, and not from one that goes on"
-        raise UserError(f"{what}; set it to 0, or train anew with warm_start=False and fit")
     if (labelled.unlabelled is None) != (not fitted.unlabelled):
         now, was = ("no", "some") if labelled.unlabelled is None else ("some", "none")
         what = f"{now} unlabelled rows are given, and {was} were when predictions were calibrated"
