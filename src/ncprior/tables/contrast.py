@@ -29,9 +29,21 @@ certain at training rows than they can be with few of them, more blurs the edge 
 STEPS = 1_500
 """Steps of training. There is nothing to overfit: noised rows are drawn anew for each of them."""
 
+_MANY_NUMBERS = 1_024
+"""Numbers in a row above which there are fewer steps: noise with the covariance of so many takes long."""
+
 
 NETWORKS, SEARCHING_NETWORKS = 4, 1
 """How many networks there are in a model, and for each gap of the search."""
+
+
+def training_steps(numbers: int) -> int:
+    """Steps of training on rows of so many numbers.
+
+    >>> training_steps(8), training_steps(3_072)
+    (1500, 500)
+    """
+    return STEPS * _MANY_NUMBERS // max(numbers, _MANY_NUMBERS)
 
 
 class KnownNoise(eqx.Module):

@@ -198,7 +198,8 @@ def fit_contrast(
     if own is None:
         return None
     rows = padded_rows(inputs.rows, np.zeros((labels, 1), np.float32), inputs.order)
-    steps, seeds = np.full(NETWORKS, contrast_networks.STEPS), member_seeds(seed, 3, NETWORKS)
+    number = contrast_networks.training_steps(len(number_columns(own.groups)))
+    steps, seeds = np.full(NETWORKS, number), member_seeds(seed, 3, NETWORKS)
 
     def train(pool: np.ndarray | None = None) -> Network:
         about = table_info(options, own, inputs.encoder, inputs.rows, weights=weights, rows=labels, pool=pool)

@@ -125,7 +125,7 @@ def contrast_of_members(
     rows, tables = [data.rows[m] for m in several], [data.tables[m] for m in several]
     members = ensemble.start(rows[0], [holdouts[m].train for m in several], tables, np.array(own))
     labels = len(holdouts[0].train)
-    steps = contrast_networks.STEPS
+    steps = contrast_networks.training_steps(len(number_columns(data.spec.groups)))
     for begin, end in itertools.pairwise(np.unique(np.linspace(0, steps, 4).astype(int))):
         members, _ = ensemble.train(members, rows, Stretch(labels, int(begin), int(end)))
         report(FitProgress("preparing", int(end), steps, None))
