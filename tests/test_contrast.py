@@ -223,3 +223,8 @@ def test_noise_is_told_from_uncertainty():
     error = np.sqrt(np.mean((prediction.mean - mean(new)) ** 2))
     assert np.sqrt(np.mean(prediction.noise**2)) == pytest.approx(0.3, rel=0.2)
     assert 0.5 * error < np.sqrt(np.mean(prediction.uncertainty**2)) < 2.5 * error
+
+
+@pytest.mark.usefixtures("contrast_as_it_is")
+def test_very_many_numbers_are_learned_from_in_fewer_steps():
+    assert [contrast.training_steps(numbers) for numbers in (1, 1_024, 3_072)] == [1_500, 1_500, 500]

@@ -38,11 +38,7 @@ NETWORKS, SEARCHING_NETWORKS = 4, 1
 
 
 def training_steps(numbers: int) -> int:
-    """Steps of training on rows of so many numbers.
-
-    >>> training_steps(8), training_steps(3_072)
-    (1500, 500)
-    """
+    """Steps of training on rows of so many numbers."""
     return STEPS * _MANY_NUMBERS // max(numbers, _MANY_NUMBERS)
 
 
