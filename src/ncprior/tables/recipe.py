@@ -45,7 +45,7 @@ _MOST_VISITED = Stopping.max_steps * LARGEST_BATCH
 
 _MOST_KEPT, _ALWAYS_KEPT = 30_000_000, 100_000
 """Numbers in the encoded rows of a table that are kept to learn from, at most, but no fewer than so many rows. With a
-copy for every gap of the search, 3.3 million rows of nine numbers take 2 GB."""
+copy for every gap of the search, 3.3 million rows of nine numbers take a process to 2.6 GB."""
 
 _DATE_COLUMNS = 10
 """Numbers that a date is encoded by, or about as many."""
