@@ -6,6 +6,7 @@ import pytest
 from ncprior import NCPRegressor
 from ncprior.errors import UserError
 from ncprior.tables import search
+from ncprior.tables.arguments import counts_of
 from test_estimator import SMALL, wave
 
 
@@ -25,6 +26,47 @@ def test_weights_count_as_rows():
         model.fit(X, y, sample_weight=np.zeros(60))
 
 
+@pytest.mark.parametrize(
+    "weights",
+    [
+        np.r_[np.ones(20), np.full(10, 3)],
+        np.r_[np.full(20, 2), np.full(10, 3)],
+        np.r_[np.full(20, 0.5), np.full(10, 1.5)],
+        np.r_[np.zeros(5), np.full(15, 0.25), np.full(10, 1)],
+        np.r_[np.full(20, 0.5), np.full(10, 200.5)],
+        np.r_[np.ones(20), np.full(10, 1.37)],
+        np.random.default_rng(0).uniform(size=30),
+        np.random.default_rng(0).integers(1, 500, 30),
+        np.full(30, 7),
+    ],
+    ids=["counts", "2 and 3", "halves", "with zeros", "0.5 and 200.5", "mixed", "fractions", "whole", "equal"],
+)
+def test_only_proportions_of_weights_matter(weights):
+    X, y = wave(30)
+    model = NCPRegressor(**SMALL)
+    found = model.fit(X, y, sample_weight=weights).predict(X, return_std=True)
+    for factor in (2.0, 1 / 3, 1e-3, 1e20):
+        again = model.fit(X, y, sample_weight=factor * weights).predict(X, return_std=True)
+        np.testing.assert_allclose(again, found, rtol=1e-6)
+    without = model.fit(X, y).predict(X)
+    assert np.array_equal(found[0], without) == (weights == weights[0]).all()
+
+
+def test_weights_in_the_proportions_of_whole_numbers_up_to_ten_are_counts():
+    assert counts_of(np.array([1, 2, 10]) / 7).tolist() == [1, 2, 10]
+    assert counts_of(np.array([0.1, 0.3, 0.7], np.float32)).tolist() == [1, 3, 7]
+    assert counts_of(np.array([6, 9])).tolist() == [2, 3]
+    assert counts_of(np.array([9, 10])).tolist() == [9, 10]
+    for weights in ([1, 11], [1, 1.01], [10, 11], [1, np.pi], [1e-300, 1]):
+        assert counts_of(np.array(weights)) is None
+    X, y = wave(30)
+    weights = np.where(np.arange(30) < 10, 1.5, 0.5)
+    model = NCPRegressor(**SMALL).fit(X, y, sample_weight=weights)
+    rows = np.repeat(np.arange(30), np.where(np.arange(30) < 10, 3, 1))
+    assert model.n_rows_ == len(rows)
+    np.testing.assert_array_equal(model.predict(X), NCPRegressor(**SMALL).fit(X[rows], y[rows]).predict(X))
+
+
 @pytest.mark.parametrize("batch_size", [16, 64, 1024])
 def test_relative_weights_count_over_the_table_whatever_the_mini_batch(batch_size):
     rng = np.random.default_rng(0)
@@ -36,8 +78,9 @@ def test_relative_weights_count_over_the_table_whatever_the_mini_batch(batch_siz
     assert found.mean() == pytest.approx(np.average(y, weights=weights), abs=0.03)  # 0.668
     assert model.n_rows_ == 1000
     if batch_size == 64:
-        again = model.fit(X, y.astype(float), sample_weight=weights / 3).predict(X)
-        np.testing.assert_array_equal(again, found)
+        for factor in (1 / 3, 2.0):  # doubled, these are whole numbers: 1 and 401
+            again = model.fit(X, y.astype(float), sample_weight=weights * factor).predict(X)
+            np.testing.assert_array_equal(again, found)
 
 
 @pytest.mark.usefixtures("short_search")
@@ -83,8 +126,13 @@ def test_copies_of_a_row_are_held_out_together():
         model = NCPRegressor(members=2, hidden=(4,), random_state=0)
         heard = model.fit(np.repeat(X, times, 0), np.repeat(y, times))
         assert heard.validation_["rows"] % times == 0
-        weighted = model.fit(X, y, sample_weight=np.full(len(y), times))
-        assert weighted.validation_ == heard.validation_
+        # Weights of 2 and 3, without a common divisor: some rows have one copy more.
+        more = np.where(np.arange(30) < 10, times + 1, times)
+        heard = model.fit(np.repeat(X, more, 0), np.repeat(y, more)).validation_
+        assert model.fit(X, y, sample_weight=more).validation_ == heard
+    # Weights that are all the same are no weights.
+    without = model.fit(X, y).validation_
+    assert model.fit(X, y, sample_weight=np.full(30, 2)).validation_ == without
     # A few copies are as likely among the rows to come, and may be parted.
     few = NCPRegressor(members=2, hidden=(4,), random_state=0).fit(np.vstack([X, X[:4]]), np.append(y, y[:4]))
     assert few.validation_["rows"] == 3

@@ -50,7 +50,10 @@ def targets_of(y: TargetsLike) -> tuple[np.ndarray, list[str] | None]:
 
 
 _MAX_COPIES = 10
-"""Whole-number weights are counts if they sum to at most this many times the rows."""
+"""Rows that one row stands for, at most, if weights are counts; weights that differ more are relative."""
+
+_ROUNDING = 1e-6
+"""Relative error of weights that may be rounding, also in single precision."""
 
 _MIN_WEIGHT = 1e-30
 """Rows with a smaller share of the largest weight are left out: in single precision they would not count."""
@@ -62,16 +65,36 @@ def weighted(labelled: LabelledTable, weights: np.ndarray) -> LabelledTable:
         raise UserError("Negative values in data passed to `sample_weight`: every weight must be at least 0")
     if weights.max() > LARGEST:
         raise UserError("sample_weight has values above 1e30, too large to compute with; give smaller weights")
-    if (weights == np.round(weights)).all() and weights.sum() <= _MAX_COPIES * len(weights):
-        rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
-        relative, repeated = None, bool((weights > 1).any())
-    else:
-        whole = weights / weights.max()  # only proportions count
-        rows = np.flatnonzero(whole > _MIN_WEIGHT)
-        relative, repeated = whole[rows], False
+    share = weights.astype(np.float64) / weights.max()  # only proportions count
+    rows = np.flatnonzero(share > _MIN_WEIGHT)
+    relative = share[rows]
+    counts = counts_of(relative)
+    if counts is not None:
+        rows = np.repeat(rows, counts)
     return labelled._replace(
-        table=labelled.table.take(rows), targets=labelled.targets[rows], weights=relative, repeated=repeated
+        table=labelled.table.take(rows),
+        targets=labelled.targets[rows],
+        weights=relative if counts is None else None,
+        repeated=counts is not None and bool((counts > 1).any()),
     )
+
+
+def counts_of(weights: np.ndarray) -> np.ndarray | None:
+    """The smallest whole numbers in the proportions of these positive weights; None if there are none up to 10.
+
+    >>> counts_of(np.array([0.5, 0.75, 1.5])).tolist()
+    [2, 3, 6]
+    >>> counts_of(np.array([2.0, 2.0])).tolist()
+    [1, 1]
+    """
+    for smallest in range(1, _MAX_COPIES + 1):
+        exact = smallest * (weights / weights.min())
+        if exact.max() > _MAX_COPIES + 0.5:
+            return None
+        counts = np.round(exact)
+        if (np.abs(exact - counts) <= _ROUNDING * counts).all():
+            return counts.astype(np.int64)
+    return None
 
 
 def unlabelled_rows(X: TableLike, table: pa.Table) -> pa.Table:  # noqa: N803
