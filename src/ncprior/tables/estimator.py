@@ -176,10 +176,10 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         Args:
             X: Rows: an array, a data frame or an Arrow table. Text and missing values are fine.
             y: Targets, one or several for each row.
-            sample_weight: Weights of the rows; 0 leaves a row out. Only their proportions matter: ``w`` and ``2 w`` give
-                the same model, so that weights that are all 2 are no weights. Weights in the proportions of whole
-                numbers up to 10 are counts: with weights 1 and 3, or 0.5 and 1.5, the second row stands for three equal
-                rows. Other weights are relative. A row that is to count as more than ten labels must be repeated.
+            sample_weight: Weights of the rows; 0 leaves a row out. Only proportions matter: ``w`` and ``2 w`` give the
+                same model, so that weights that are all 2 are no weights. Weights in the proportions of whole numbers
+                up to 10 are counts: with weights 1 and 3, or 0.5 and 1.5, the second row stands for three equal rows.
+                Other weights are relative. A row that is to count as more than ten labels must be repeated.
             X_unlabelled: Rows without targets, with the columns of X, such as those that will be predicted: the model
                 learns to be unsure where they are and the rows of X are not. For the method ``ncp``; at most 16,384 of
                 them, drawn at random, are used.
