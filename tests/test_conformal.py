@@ -163,6 +163,10 @@ def test_training_that_goes_on_ends_the_guarantee():
     growing = NCPRegressor(**TINY, conformal_fraction=0.25, random_state=0, warm_start=True).fit(X, y)
     growing.predict_distribution(X).interval(0.5, guaranteed=True)
     for go_on in (growing.partial_fit, growing.fit):
+        growing.set_params(conformal_fraction=0.25)
+        with pytest.raises(UserError, match=r"conformal_fraction sets rows apart from a first training.* set it to 0"):
+            go_on(X, y)
+        growing.set_params(conformal_fraction=0)
         go_on(X, y)
         with pytest.raises(UserError, match="needs rows that the model was fitted without, and there are none: fit"):
             growing.predict_distribution(X).interval(0.5, guaranteed=True)

@@ -93,6 +93,16 @@ def test_going_on_does_not_depend_on_the_order_of_the_rows():
     np.testing.assert_array_equal(found[2], found[3])
 
 
+@pytest.mark.usefixtures("short_search")
+def test_scores_of_earlier_networks_are_not_those_of_the_present_ones():
+    X, y = wave(60)
+    for learn in ("fit", "partial_fit"):
+        model = NCPRegressor(members=2, hidden=(4,), warm_start=True, random_state=0).fit(X, y)
+        assert model.validation_["rows"] == len(model.fitted_.held_out) == 6
+        getattr(model, learn)(X, y)
+        assert model.validation_ is model.fitted_.held_out is None
+
+
 def test_noise_keeps_the_shape_of_the_rows_that_were_there_before(monkeypatch):
     """A column that is constant among a few new rows is still noised as far as it varies."""
     rng = np.random.default_rng(0)

@@ -68,7 +68,8 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         conformal_fraction: Share of the rows, at most 0.5, that nothing is learned from: they give the intervals of
             ``predict_distribution(X).interval(0.9, guaranteed=True)`` a guarantee without a condition. With 0, these
             intervals come from the rows that early stopping held out, and the guarantee holds as long as the networks
-            that have then learned from all rows are no worse than those that had not.
+            that have then learned from all rows are no worse than those that had not. Training that goes on ends the
+            guarantee, and wants 0 here.
         min_rows: Fewest rows that `fit` accepts. Nothing can be learned from fewer than 3, but active learning may
             start with them.
         gamma: Weight of the noise contrastive prior; 0 for no prior. None takes 1 for ``ncp``, whose prior held-out
@@ -96,7 +97,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         calibration_: A `Calibration`: ``noise_scale``, ``uncertainty_scale``, ``share`` of each member and others.
         steps_: Training steps of each member. Members whose loss was not finite are left out.
         validation_: ``rmse``, ``nlpd`` and 90% ``coverage`` on held-out rows, and the number of ``rows``; None if no
-            rows were held out.
+            rows were held out, or training went on since.
         n_rows_: Number of training rows.
         target_names_: Names of the outputs, if y had any.
         target_shift_: Mean of each output.
@@ -533,7 +534,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def validation_(self) -> Validation | None:
-        """Scores on held-out rows; None if none were held out."""
+        """Scores on held-out rows; None if none were held out, or training went on since."""
         return self.fitted_.validation
 
     @property

@@ -236,6 +236,9 @@ def continue_fit(
         raise UserError(f"y has {targets.shape[1]} outputs, and had {len(fitted.target_shift)} before; give as many")
     if options.members != fitted.members:
         raise UserError(_refused("members", options.members, fitted.members))
+    if options.conformal_fraction:
+        what = "conformal_fraction sets rows apart from a first training, and training that goes on has no guarantee"
+        raise UserError(f"{what}; set it to 0, or train anew with warm_start=False and fit")
     if (labelled.unlabelled is None) != (not fitted.unlabelled):
         now, was = ("no", "some") if labelled.unlabelled is None else ("some", "none")
         what = f"{now} unlabelled rows are given, and {was} were when predictions were calibrated"
@@ -289,7 +292,10 @@ def continue_fit(
         rows=before + labelled.table.num_rows,
         contrast=contrast,
         unlabelled=0 if asked is None else len(asked),
-        conformal=NOTHING,  # what was held out at first is no longer like the errors of these weights
+        # What was held out at first says nothing of these weights, which may have learned from it.
+        conformal=NOTHING,
+        validation=None,
+        held_out=None,
         training_sample=subsample(np.concatenate([fitted.training_sample, new]) if before else new, seed),
     )
 
