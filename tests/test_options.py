@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ncprior import NCPRegressor
+from ncprior.core.effects import USED
 from ncprior.core.input_priors import Gaussian
 from ncprior.core.methods import methods
 from ncprior.core.objectives import Batch
@@ -20,7 +21,7 @@ from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
 from ncprior.experiments import evaluate
 from ncprior.tables.input_features import principal_components
-from ncprior.tables.options import USED, FitOptions
+from ncprior.tables.options import FitOptions
 from ncprior.tables.preset import TABLES
 from ncprior.tables.programs import Engine, Spec, make_method
 from ncprior.tables.recipe import contrast_spec, make_input_prior, make_spec, number_columns

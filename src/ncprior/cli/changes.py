@@ -2,11 +2,27 @@
 
 import dataclasses
 import types
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ncprior.errors import UserError
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from ncprior.core.settings import Settings
+
+
+class Config(Protocol):
+    """The configuration of an experiment, whose parts are dataclasses."""
+
+    @property
+    def settings(self) -> "Settings":
+        """The settings of the methods."""
+
+    def why_same(self, other: "Settings") -> str | None:
+        """Why nothing else is learned with these settings; None if it is."""
+
+
+T = TypeVar("T", bound=Config)
 
 
 def apply_changes(
@@ -14,18 +30,18 @@ def apply_changes(
     changes: list[str],
     parts: tuple[str, ...] = ("settings", "schedule"),
     *,
-    unused: tuple[str, ...] = (),
+    unused: Collection[str] = (),
 ) -> T:
     """The configuration with changed fields.
 
     Args:
-        config: A configuration, whose parts are dataclasses.
+        config: A configuration.
         changes: Changes as ``NAME=VALUE``.
         parts: Attributes of the configuration that have the fields.
         unused: Fields that have no effect in this experiment, which are refused.
 
     Raises:
-        UserError: If a change has another form, or names no field, or a value has no meaning.
+        UserError: If a change has another form, or names no field, or a value has no meaning or no effect.
     """
     values: dict[str, dict[str, Any]] = {part: {} for part in parts}
     for change in changes:
@@ -40,7 +56,15 @@ def apply_changes(
         values[owners[0]][name] = parse(text, kind, name)
     # All at once: a change may be valid only together with the others.
     changed = {part: dataclasses.replace(getattr(config, part), **new) for part, new in values.items()}
-    return dataclasses.replace(config, **changed)  # type: ignore[type-var]
+    new_config = dataclasses.replace(config, **changed)  # type: ignore[type-var]
+    for change in changes:
+        name = change.partition("=")[0]
+        before: dict[str, Any] = {name: getattr(config.settings, name, None)}
+        if getattr(new_config.settings, name, None) == before[name]:
+            continue
+        if why := new_config.why_same(dataclasses.replace(new_config.settings, **before)):
+            raise UserError(f"--set {change}: {name} has no effect with {why}; leave it out")
+    return new_config
 
 
 def parse(text: str, kind: Any, name: str) -> Any:

@@ -134,7 +134,8 @@ def paper_prior(
         from ncprior.experiments.records import Records
         from ncprior.report.page import report
 
-    config = apply_changes(function_prior.configure(str(preset), seeds, quick=quick), change or [])
+    config = function_prior.configure(str(preset), seeds, quick=quick)
+    config = apply_changes(config, change or [], unused=function_prior.UNUSED)
     function_prior.check(config)
     with (
         stoppable(RESUME),

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ncprior.core.effects import TRAINING, why_idle
 from ncprior.core.input_priors import InputPrior
 from ncprior.core.methods import INPUT_NOISE, TITLES, Method
 from ncprior.core.settings import Settings
@@ -21,27 +22,6 @@ from ncprior.tables.programs import TrunkFactory
 
 LARGEST_BATCH = 512
 """Rows in a mini batch of a large table."""
-
-_TRAINING = {"learning_rate", "batch_size", "clip", "epsilon_hat", "remainder"}
-_NETWORK = {"trunk", "hidden", "leaky_slope", "noise_floor"}
-_BELIEF = {"belief_std", "bias_belief", "expectation", "weight_prior_std"}
-_NOISE = {"input_noise", "input_noise_std"}
-_OUTPUT_PRIOR = {"output_std", "output_centre"}
-_NOISED_TERMS = {"gamma_per_label", "ncp_away"} | _NOISE
-_GAMMA_TERMS = {"direction", "noise_prior_std"} | _OUTPUT_PRIOR
-_NCP = {"gamma", "direction"} | _NOISED_TERMS | _OUTPUT_PRIOR
-_MEAN_NCP = {"ncp_weight_kl", "noise_tie", "noise_prior_std"} | _NCP
-
-USED: dict[str, set[str]] = {
-    "det": _TRAINING | _NETWORK,
-    "det+ncp": _TRAINING | _NETWORK | _NCP,
-    "bbb": _TRAINING | _NETWORK | _BELIEF | {"weight_kl"},
-    "bbb+ncp": _TRAINING | _NETWORK | _BELIEF | _MEAN_NCP,
-    "ncp": _TRAINING | _NETWORK | _NOISE | {"gamma", "output_std"},
-    "odc+ncp": _TRAINING | _NETWORK | _NOISE | _OUTPUT_PRIOR | {"odc_noised_nll", "odc_prediction"},
-    "deep+ncp": _TRAINING | _NETWORK | _BELIEF | _MEAN_NCP,
-}
-"""Settings that change what the estimator learns or predicts, for each method; and whether it takes a trunk."""
 
 _SETTINGS = {
     "hidden": "hidden",
@@ -111,11 +91,11 @@ class FitOptions:
 
     def __post_init__(self, check_effects: bool) -> None:
         self._check_values()
+        for name in ("hidden", "learning_rate", "gamma", "output_scale"):
+            object.__setattr__(self, name, _plain(getattr(self, name)))
         self._check_settings(check_effects)
         for name, why in self.without_effect().items() if check_effects else ():
             raise UserError(f"{name} has no effect with {why}; leave it out")
-        for name in ("hidden", "learning_rate", "gamma", "output_scale"):
-            object.__setattr__(self, name, _plain(getattr(self, name)))
 
     @property
     def own_input_prior(self) -> InputPrior | None:
@@ -226,12 +206,13 @@ class FitOptions:
     def _check_settings(self, check_effects: bool) -> None:
         """Raise if a setting is unknown, belongs elsewhere, has no effect, or contradicts a parameter."""
         fields = {field.name for field in dataclasses.fields(Settings)}
-        for name, value in (self.settings or {}).items():
+        for name in self.settings or {}:
             if name not in fields:
                 names = ", ".join(sorted(fields - set(_ELSEWHERE)))
                 raise UserError(f"unknown setting {name!r}: choose from {names}")
             if name in _ELSEWHERE:
                 raise UserError(f"settings: {name} is of the paper's experiments; {_ELSEWHERE[name]}")
+        for name, value in (self.settings or {}).items():
             if check_effects and (why := self._why_idle(name)):
                 raise UserError(f"settings: {name} has no effect with {why}; leave it out")
             for parameter in (one for one, setting in _SETTINGS.items() if setting == name):
@@ -243,22 +224,12 @@ class FitOptions:
         """What keeps a setting from having an effect; None if it has one."""
         own_prior = self.own_input_prior is not None
         if isinstance(self.method, Method):
-            used = _TRAINING | ({"input_noise"} if own_prior and self.method.input_prior is not None else set())
+            used = TRAINING | ({"input_noise"} if own_prior and self.method.input_prior is not None else set())
             return None if setting in used else f"a Method of your own ({self.method.name})"
-        if setting not in USED[self.method]:
-            return f"method {self.method!r}"
+        if why := why_idle(setting, self.method, self.settings_for(rows=1)):
+            return why
         if setting in ("hidden", "leaky_slope") and self.trunk is not None and self.method != "deep+ncp":
             return "a trunk of your own"
-        given = self.settings or {}
-        # The noise tie is a term at noised inputs too. Its weight is gamma, unless the settings have another.
-        idle = _GAMMA_TERMS | (set() if given.get("noise_tie") else _NOISED_TERMS)
-        if setting in idle and "gamma" in USED[self.method] and given.get("gamma", self.gamma) == 0:
-            return "gamma 0"
-        if setting in _OUTPUT_PRIOR and given.get("odc_prediction") == "blend":
-            return "odc_prediction 'blend'"
-        weight = "ncp_weight_kl" if "ncp" in self.method else "weight_kl"
-        if setting == "weight_prior_std" and given.get(weight) == 0:
-            return f"{weight} 0"
         return "an input_prior of your own" if setting == "input_noise_std" and own_prior else None
 
     def _is_given(self, parameter: str) -> bool:

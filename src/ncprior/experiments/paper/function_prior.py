@@ -17,6 +17,7 @@ from jax import Array
 from jaxtyping import PyTree
 
 from ncprior.core.active import Schedule, Simulation, Snapshot
+from ncprior.core.effects import OF_CHOICE, Learned, why_same
 from ncprior.core.methods import Method, methods
 from ncprior.core.networks import BayesianMean
 from ncprior.core.optimizers import adam
@@ -43,6 +44,9 @@ SCHEDULE = Schedule(epochs=10_000, initial=60, select=1, select_every=10_000, ev
 QUICK = Schedule(epochs=2_000, initial=60, select=1, select_every=2_000, evaluate_every=200)
 """A fifth of the epochs."""
 
+UNUSED = OF_CHOICE | {"select", "select_every"}
+"""Settings about the choice of labels, which have no effect here: all rows have labels from the start."""
+
 _FUNCTIONS = 24
 """Functions that are recorded for each stage, drawn from the seeds in turn."""
 
@@ -58,6 +62,10 @@ class Config:
 
     def __post_init__(self) -> None:
         check_limits(seeds=self.seeds)
+
+    def why_same(self, other: Settings) -> str | None:
+        """Why nothing else is learned with these settings; None if it is."""
+        return why_same([(Learned("bbb+ncp", self.settings), Learned("bbb+ncp", other))])
 
     def trainer(self, stage: str) -> Trainer:
         """Method, optimiser and mini batches of this stage."""

@@ -14,6 +14,7 @@ from jaxtyping import PyTree
 
 from ncprior.core.acquisition import SCORES
 from ncprior.core.active import Schedule, Simulation, Snapshot
+from ncprior.core.effects import Learned, why_same
 from ncprior.core.methods import Method, acquire_by, methods, split_name
 from ncprior.core.networks import Network
 from ncprior.core.optimizers import adam
@@ -63,6 +64,9 @@ class Config:
         check_limits(seeds=self.seeds)
         if self.acquisition is not None and self.acquisition not in SCORES:
             raise UserError(f"unknown acquisition {self.acquisition!r}: choose from {', '.join(SCORES)}")
+        if self.acquisition is not None and all(split_name(name)[1] in SCORES for name in self.methods):
+            names = ", ".join(self.methods)
+            raise UserError(f"acquisition has no effect, as every method names a score ({names}); leave it out")
 
     def method(self, name: str) -> Method:
         """The method of this name, with the settings and the acquisition of the run.
@@ -70,17 +74,23 @@ class Config:
         Raises:
             UserError: If the score needs an OOD classifier, which the method does not have.
         """
-        base, variant = split_name(name)
-        if variant in ABLATIONS:
-            settings, score = ABLATIONS[variant].change(self.settings), self.acquisition or ""
-        else:
-            settings, score = self.settings, variant or self.acquisition or ""
+        base, settings, score = self._learned(name, self.settings)
         method = methods(settings)[base]
         if not score:
             return method
         if score.startswith("ood") and base != "odc+ncp":
             raise UserError(f"{score} needs the OOD classifier: use --methods odc+ncp")
         return dataclasses.replace(method, acquisition=acquire_by(score, settings))
+
+    def why_same(self, other: Settings) -> str | None:
+        """Why no method of the run learns anything else with these settings; None if one does."""
+        return why_same((self._learned(name, self.settings), self._learned(name, other)) for name in self.methods)
+
+    def _learned(self, name: str, settings: Settings) -> Learned:
+        base, variant = split_name(name)
+        if variant in ABLATIONS:
+            return Learned(base, ABLATIONS[variant].change(settings), self.acquisition)
+        return Learned(base, settings, variant or self.acquisition)
 
     def trainer(self, name: str) -> Trainer:
         """Method, optimiser and mini batches for the method of this name."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ncprior.core.effects import OF_CHOICE, Learned, why_same
 from ncprior.core.methods import methods
 from ncprior.core.metrics import METRICS
 from ncprior.core.settings import PRESETS, Settings
@@ -30,7 +31,7 @@ DEFAULT_METHODS = ("bbb", "bbb+ncp", "odc+ncp", "det")
 SEEDS = 3
 BATCH_SIZE = 256
 """Rows in a mini batch. The paper does not say how many it used on all rows."""
-UNUSED = ("gain_exponent", "det_score", "temperature", "draw")
+UNUSED = OF_CHOICE
 """Settings about the choice of labels, which have no effect here: all rows have labels."""
 
 
@@ -65,6 +66,10 @@ class Config:
             raise UserError("remainder=filled is not for networks on all rows: choose smaller or dropped")
         if self.rows is not None and self.rows < 1:
             raise UserError(f"rows must be at least 1, got {self.rows}")
+
+    def why_same(self, other: Settings) -> str | None:
+        """Why no method of the run learns anything else with these settings; None if one does."""
+        return why_same((Learned(name, self.settings), Learned(name, other)) for name in self.methods)
 
 
 class Recipe(NamedTuple):
