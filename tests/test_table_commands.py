@@ -162,6 +162,13 @@ def test_unlabelled_rows(folder, tmp_path, run):
     said = run("fit", folder / "houses.csv", *options, "--force", "--unlabelled", tmp_path / "lacks.csv", code=2)
     assert "lacks.csv" in said
     assert "'town'" in said
+    many = houses(30_000, seed=6).drop_columns(["price"])
+    size = many["size"].to_numpy(zero_copy_only=False).copy()
+    size[20_000:] = np.inf
+    pq.write_table(many.set_column(many.column_names.index("size"), "size", pa.array(size)), tmp_path / "many.parquet")
+    said = run("fit", folder / "houses.csv", *options, "--force", "--unlabelled", tmp_path / "many.parquet", code=2)
+    (row,) = re.findall(r"many.parquet: infinite value in column 'size', row (\d+):", said.replace("\n", " "))
+    assert 20_000 < int(row) < 20_020  # of 16,384 drawn ones, the first that is infinite is the 10,900th or so
     said = run("fit", folder / "houses.csv", *options, "--force", "--unlabelled", "-", code=2)
     assert "--unlabelled -: only the table can come in on standard input" in said
     said = run("fit", folder / "houses.csv", *options, "--force", "--method", "det", "--unlabelled", pool, code=2)

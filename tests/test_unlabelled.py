@@ -1,5 +1,7 @@
 """Unlabelled rows as contrast points: the model is unsure where they are, and its mean stays what it is."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -134,16 +136,28 @@ def test_rows_are_drawn_in_one_pass_and_each_once(sizes, most, seed):
         with pytest.raises(UserError, match="no unlabelled rows"):
             draw(pieces, seed, most)
         return
-    drawn = draw(pieces, seed, most)["x"].to_numpy()
+    drawn = draw(pieces, seed, most).table["x"].to_numpy()
     assert len(drawn) == min(most, sum(sizes))
     assert (np.diff(drawn) > 0).all()
-    np.testing.assert_array_equal(drawn, draw([rows], seed, most)["x"].to_numpy())  # whatever the pieces
+    np.testing.assert_array_equal(drawn, draw([rows], seed, most).table["x"].to_numpy())  # whatever the pieces
+
+
+def test_messages_have_the_numbers_of_rows_in_the_whole_table(monkeypatch):
+    """Of which some are drawn."""
+    monkeypatch.setattr("ncprior.tables.estimator.draw", partial(draw, most=40))
+    X, y = rows_of(30, 0)
+    pool = rows_of(400, 1)[0]
+    pool[300:, 1] = np.inf
+    table, pool = (pa.table(dict(zip("abc", rows.T, strict=True))) for rows in (X, pool))
+    numbers = draw([pool], int(np.random.RandomState(0).randint(2**31 - 1)), 40).numbers
+    with pytest.raises(UserError, match=rf"infinite value in column 'b', row {numbers[numbers >= 300][0] + 1}: "):
+        NCPRegressor(**TINY).fit(table, y, X_unlabelled=pool)
 
 
 def test_every_row_is_drawn_as_often():
     counts = np.zeros(40)
     for seed in range(400):
-        counts[draw([pa.table({"x": np.arange(40)})], seed, 10)["x"].to_numpy()] += 1
+        counts[draw([pa.table({"x": np.arange(40)})], seed, 10).table["x"].to_numpy()] += 1
     assert abs(counts - 100).max() < 4 * np.sqrt(400 * 0.25 * 0.75)
 
 

@@ -195,7 +195,12 @@ def read_unlabelled(path: Path, rows: "pa.Table", options: "DialectOptions", see
     known = dialect_of(encoder, options)
     say_dialect(path, known)
     names = used_columns(encoder) or None
-    return draw(table_files.stream(path, names, schema=input_types(encoder), options=known), seed)
+    drawn = draw(table_files.stream(path, names, schema=input_types(encoder), options=known), seed)
+    try:
+        encoder.transform(drawn.table, first_row=drawn.numbers + 1)  # here, where rows have their numbers in the file
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    return drawn.table
 
 
 def boosted_trees(model: "NCPRegressor", rows: "pa.Table", targets: "dict[str, np.ndarray]") -> dict[str, float]:

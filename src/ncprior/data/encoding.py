@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ncprior.data import column_values
+from ncprior.data.column_values import RowNumbers
 from ncprior.data.formats.text_columns import habits, written
 from ncprior.data.frames import as_table
 from ncprior.errors import UserError
@@ -169,11 +170,11 @@ class Encoder:
         """The number of matrix columns."""
         return len(self.names)
 
-    def transform(self, table: pa.Table, *, first_row: int = 1) -> np.ndarray:
+    def transform(self, table: pa.Table, *, first_row: RowNumbers = 1) -> np.ndarray:
         """The rows as a float32 matrix ``[rows, width]``.
 
         Columns that were left out need not be there, and further columns are ignored. Errors count rows from
-        `first_row`, which is for tables that are a piece of a larger one.
+        `first_row`, which is for tables that are a piece of a larger one; or they are numbers of all rows.
         """
         table = as_table(table)
         used = [column for column in self.columns if column.kind != "left out"]
@@ -321,7 +322,7 @@ def _check_unit(column: Column, field: pa.Field) -> None:
 
 
 def _measured(
-    name: str, kind: str, values: pa.ChunkedArray, first_row: int
+    name: str, kind: str, values: pa.ChunkedArray, first_row: RowNumbers
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The parts of a number, a flag or a date, cycles as fractions of a turn; and which rows are missing."""
     if kind != "date":
@@ -335,7 +336,7 @@ def _measured(
     return {"trend": days.sum(1), **dict(zip(_CYCLES, cycles, strict=True))}, missing
 
 
-def _encode(column: Column, values: pa.ChunkedArray, out: np.ndarray, first_row: int) -> np.ndarray:
+def _encode(column: Column, values: pa.ChunkedArray, out: np.ndarray, first_row: RowNumbers) -> np.ndarray:
     """Fill the matrix columns of one table column; returns for each row whether its value is new."""
     if column.kind == "category":
         text = column_values.text(column.name, values)

@@ -118,7 +118,8 @@ def _fit_all(
     epochs = options.epochs if epochs is None else epochs
     spec = make_spec(options, encoder, rows=count, outputs=targets.shape[1])
     unit = shift_and_scale(targets, order.weights)
-    training = TrainingRows(table, encoder, order, inputs, targets, *unit, labelled.unlabelled)
+    unlabelled = None if labelled.unlabelled is None else labelled.unlabelled.table
+    training = TrainingRows(table, encoder, order, inputs, targets, *unit, unlabelled)
     steps = math.ceil(epochs * count / spec.settings.batch_size) if epochs is not None else _STEPS
     calibration = Calibration.equal(members).with_contrast(options.contrast_scale)
     found = SearchResult(np.full(members, steps), calibration)
@@ -174,7 +175,7 @@ def _encoded_unlabelled(encoder: Encoder, labelled: LabelledTable) -> np.ndarray
     if labelled.unlabelled is None:
         return None
     try:
-        return encoder.transform(labelled.unlabelled)
+        return encoder.transform(labelled.unlabelled.table, first_row=labelled.unlabelled.numbers + 1)
     except UserError as error:
         raise UserError(f"unlabelled rows: {error}") from error
 

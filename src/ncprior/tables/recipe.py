@@ -17,6 +17,7 @@ from ncprior.core.table_priors import DataShaped, FromPool, NoisedShare, PerColu
 from ncprior.core.training import Rows
 from ncprior.data.column_values import kind_of
 from ncprior.data.encoding import MOST_CATEGORIES, Encoder, Group
+from ncprior.data.sampling import NumberedRows
 from ncprior.errors import UserError
 from ncprior.tables.ensemble import TableInfo
 from ncprior.tables.families import Family
@@ -67,7 +68,7 @@ class LabelledTable(NamedTuple):
     repeated: bool = False  # whether equal rows stand for whole-number weights
     flat: bool = False  # whether the targets had one axis
     target_names: list[str] | None = None
-    unlabelled: pa.Table | None = None  # rows without targets, as contrast points
+    unlabelled: NumberedRows | None = None  # without targets, as contrast points
 
     def take(self, rows: np.ndarray) -> "LabelledTable":
         """Some of the rows, by their numbers."""

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from jax import Array
 
-from ncprior.data.sampling import draw_rows, numbered
+from ncprior.data.sampling import NumberedRows, draw_rows, numbered
 from ncprior.errors import UserError
 from ncprior.tables.programs import padded_size
 
@@ -54,7 +54,7 @@ def best_weight(score: Callable[[float], float]) -> float:
     return max(weight for weight, one in zip(_WEIGHTS, scores, strict=True) if one >= max(scores) - _WORTH)
 
 
-def draw(pieces: Iterable[pa.Table], seed: int, most: int = MAX_ROWS) -> pa.Table:
+def draw(pieces: Iterable[pa.Table], seed: int, most: int = MAX_ROWS) -> NumberedRows:
     """At most so many of the rows of a table, drawn at random in one pass over its pieces.
 
     Raises:
@@ -63,7 +63,7 @@ def draw(pieces: Iterable[pa.Table], seed: int, most: int = MAX_ROWS) -> pa.Tabl
     drawn = draw_rows(numbered(pieces), most, np.random.default_rng([seed, 5]))
     if drawn is None or not drawn.seen:
         raise UserError("there are no unlabelled rows; give at least one, or leave them out")
-    return drawn.rows.table
+    return drawn.rows
 
 
 def contrast_pool(parts: Sequence[np.ndarray], rows: int, *, seed: int) -> np.ndarray:
