@@ -45,7 +45,9 @@ def test_what_was_changed_in_a_regression(changes, options, said):
 
 
 def test_quick_runs_say_so():
-    assert regression_run(quick=True).startswith("This is a quick run (rows 50000 instead of all")
+    quick = regression_run(quick=True)
+    assert quick.startswith("This is a quick run (rows 50000 instead of all")
+    assert "hidden 100 x 100 x 100 instead of 1000 x 1000 x 1000" in quick
     note = active_learning_note(records(toy.configure(quick=True), toy.NAME))
     assert note.startswith("This is a quick run (epochs ")
     assert "about this run, not about the paper" in note

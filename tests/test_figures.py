@@ -70,6 +70,17 @@ def test_a_method_whose_seeds_have_all_stopped_does_not_spoil_the_figure():
         assert np.isfinite(figure.axes[0].get_ylim()).all()
 
 
+def test_legends_have_the_baselines_that_are_drawn():
+    both = ("test_rmse", "test_nlpd")
+    robust = {"bbb+ncp": {("gaussian", size): dict.fromkeys(both, SOME) for size in (0.1, 0.2)}}
+    robust["bbb"] = {("", 0.0): {"test_rmse": SOME, "test_nlpd": FAR}}
+    robust["det"] = {("", 0.0): dict.fromkeys(both, FAR)}
+    (legend,) = draw_robustness(robust).legends
+    titles = [text.get_text() for text in legend.get_texts()]
+    assert "BBB (median)" in titles
+    assert "Det (median)" not in titles
+
+
 def test_robustness_with_settings_that_have_stopped():
     fine, gone = {"mean": 1.0, "std": 0.1, "median": 1.0}, dict.fromkeys(("mean", "std", "median"), np.nan)
     table = {("gaussian", 0.1): dict.fromkeys(("test_rmse", "test_nlpd"), fine)}

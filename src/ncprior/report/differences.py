@@ -84,10 +84,15 @@ def _fewer_seeds(seeds: int, paper: int) -> list[str]:
     return [f"seeds {seeds} instead of {paper}"] if seeds < paper else []
 
 
+def _words(value: object) -> str:
+    """A value of a configuration, lists and tuples alike."""
+    return " x ".join(map(plain, value)) if isinstance(value, list | tuple) else plain(value)
+
+
 def _changed(own: Mapping[str, object], paper: Mapping[str, object]) -> list[str]:
     """Values that differ from the paper's, as words. Names that the run has not recorded are passed over."""
     return [
-        f"{name.replace('_', ' ')} {plain(own[name])} instead of {'all' if value is None else plain(value)}"
+        f"{name.replace('_', ' ')} {_words(own[name])} instead of {'all' if value is None else _words(value)}"
         for name, value in paper.items()
         if name in own and own[name] != (list(value) if isinstance(value, tuple) else value)  # JSON has no tuples
     ]

@@ -189,6 +189,7 @@ def draw_robustness(
     """
     with figure_style():
         figure, axes = new_panels(2, 2.9, narrow=narrow)
+        level_lines = set()  # baselines that are not off the scale of both panels
         for axis, metric in zip(axes, ("test_rmse", "test_nlpd"), strict=True):
             of = f" ({unit})" if unit and metric == "test_rmse" else ""
             axis.set(title=_PANELS[metric] + of, xlabel=r"Variance of the input noise, $\sigma_x^2$")
@@ -215,6 +216,7 @@ def draw_robustness(
                 if min(shown) - height <= level <= max(shown) + height:
                     axis.axhline(level, color=method_style(name).colour, linestyle=":", linewidth=1.3)
                     shown.append(level)
+                    level_lines.add(name)
                 else:
                     gone.append(f"{title(name)}: {_short(level)} {'↑' if level > max(shown) else '↓'}")
             axis.set_ylim(min(shown) - 0.05 * height, max(shown) + 0.05 * height)
@@ -227,8 +229,8 @@ def draw_robustness(
         ]
         handles += [
             Line2D([], [], color=method_style(name).colour, linestyle=":", label=f"{title(name)} (median)")
-            for name, table in results.items()
-            if NO_NOISE in table
+            for name in results
+            if name in level_lines
         ]
         add_legend(figure, handles, narrow=narrow, columns=3)
         return figure

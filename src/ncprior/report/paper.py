@@ -3,7 +3,7 @@
 import dataclasses
 from functools import partial
 
-from ncprior.core.methods import title
+from ncprior.core.methods import split_name, title
 from ncprior.core.settings import DIFFERENCES, FLIGHTS_PRESETS, NOT_FOLLOWED, PRESETS, Settings
 from ncprior.experiments.paper import learning_curves, regression, robustness
 from ncprior.experiments.records import JsonObject, Records
@@ -259,5 +259,7 @@ def _failures(results: JsonObject, name: str) -> str:
 
 
 def _score_name(records: Records) -> str:
-    chosen = records.config["acquisition"]
-    return chosen.replace("_", " ") if chosen else "the information gain (for Det a proxy, on its own scale)"
+    if chosen := records.config["acquisition"]:
+        return chosen.replace("_", " ")
+    proxy = any(split_name(name)[0].startswith("det") for name in records.config["methods"])
+    return "the information gain" + (" (for Det a proxy, on its own scale)" if proxy else "")

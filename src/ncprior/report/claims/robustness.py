@@ -12,7 +12,7 @@ from ncprior.experiments.paper.robustness import Setting, Swept
 from ncprior.experiments.records import Records
 from ncprior.report.claims.final import METRICS
 from ncprior.report.claims.toy import rank_correlation
-from ncprior.report.claims.verdicts import Claim, claim, lower, median
+from ncprior.report.claims.verdicts import Claim, claim, lower, median, rounded
 
 BEST_BELOW = 0.6
 """Below this variance of the noise, BBB+NCP is said to have the best NLPD on flights (Section 5.3)."""
@@ -115,8 +115,8 @@ def _range(settings: Sequence[np.ndarray]) -> str:
     """The lowest and the highest median over the seeds among the settings, and how many runs failed."""
     runs = np.concatenate(settings)
     medians = [np.median(values[~np.isnan(values)]) for values in settings if not np.isnan(values).all()]
-    said = "none" if not medians else f"{min(medians):.3g}"
+    said = "none" if not medians else rounded(min(medians))
     if medians and max(medians) > min(medians):
-        said += f" to {max(medians):.3g}"
+        said += f" to {rounded(max(medians))}"
     failed = int(np.isnan(runs).sum())
     return f"{said} ({failed} of {len(runs)} runs failed)" if failed else said

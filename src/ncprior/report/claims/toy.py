@@ -148,8 +148,8 @@ def _overfits_early(records: Records, name: str, last: dict[str, np.ndarray]) ->
         "run, it ends a nat above it or more, and its train NLPD is lower than its test NLPD)."
     )
     numbers = (
-        f"medians: best {median(best)} at epoch {median(when)} of {end}, at the end {median(last['test_nlpd'])}, train "
-        f"{median(last['train_nlpd'])}"
+        f"medians: best {median(best)} at epoch {median(when)} of {end:,}, "
+        f"at the end {median(last['test_nlpd'])}, train {median(last['train_nlpd'])}"
     )
     # A seed that stopped has no train NLPD at the end. It counts as overfitted, as it has diverged.
     trained = lower(last["train_nlpd"], last["test_nlpd"]) | (np.isnan(last["test_nlpd"]) & ~np.isnan(best))

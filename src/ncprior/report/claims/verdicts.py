@@ -90,14 +90,26 @@ def _counted(parts: Sequence[np.ndarray], found: Sequence[Verdict]) -> str:
         return "nothing to compare"
     if len(parts) <= _LISTED:
         *most, last = [str(int(part.sum())) for part in parts]
-        return f"true of {', '.join(most)}{' and ' if most else ''}{last} of {len(parts[0])} seeds"
+        seeds = f"{len(parts[0])} seed{'s' if len(parts[0]) != 1 else ''}"
+        return f"true of {', '.join(most)}{' and ' if most else ''}{last} of {seeds}"
     hold, unclear = found.count("holds"), found.count("unclear")
     return f"of {len(parts)} comparisons {hold} hold, {unclear} are unclear, {len(parts) - hold - unclear} do not hold"
+
+
+def rounded(value: float, digits: int = 3) -> str:
+    """A number with so many digits, as people write it.
+
+    >>> rounded(0.63912), rounded(2100.0), rounded(1505.6), rounded(788_912.0), rounded(2.71e9)
+    ('0.639', '2,100', '1,510', '789,000', '2.71e9')
+    """
+    if not 1e3 <= abs(value) < 1e6:
+        return f"{value:.{digits}g}".replace("e+0", "e").replace("e+", "e")
+    return f"{float(f'{value:.{digits}g}'):,.0f}"
 
 
 def median(values: np.ndarray, digits: int = 3) -> str:
     """The median over the seeds that finished, as text, with the number of seeds that failed if there are any."""
     finished = values[~np.isnan(values)]
-    said = f"{np.median(finished):.{digits}g}" if len(finished) else "none"
+    said = rounded(float(np.median(finished)), digits) if len(finished) else "none"
     failed = len(values) - len(finished)
     return f"{said} ({failed} of {len(values)} seeds failed)" if failed else said
