@@ -145,6 +145,16 @@ def test_scores_of_ones_own(fitted, monkeypatch):
     assert len(set(drawn)) == 4
     with pytest.raises(UserError, match=r"one number for each of 101 rows.* gives float32 of shape"):
         fitted.suggest(pool, acquisition=lambda prediction: prediction.mean)
+    mistakes = {
+        "gives int32 of shape": lambda _: jnp.array(3),
+        "gives int": lambda _: 3,
+        r"written with jax.numpy.* failed \(TracerArrayConversionError": lambda prediction: np.asarray(prediction.mean),
+        r"failed \(AttributeError": lambda prediction: prediction.means,
+        r"failed \(TypeError": lambda: 0,
+    }
+    for line, mistake in mistakes.items():
+        with pytest.raises(UserError, match=line):
+            fitted.suggest(pool, acquisition=mistake)
     with pytest.raises(UserError, match="no numbers"):
         fitted.suggest(pool, acquisition=lambda prediction: jnp.sqrt(-1 - prediction.std[:, 0]))
     with pytest.raises(UserError, match="unknown acquisition 'ood_probability'"):  # of another kind of prediction

@@ -1,4 +1,4 @@
-"""Checks of a trunk, an input prior or a method of the user's own, before training, with messages of one line.
+"""Checks of a trunk, an input prior, a method or a score of the user's own, with messages of one line.
 
 Shapes are found without computing anything; then one mini batch is computed, to see that its numbers are finite.
 """
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ncprior.core.acquisition import Score
 from ncprior.core.methods import Method
 from ncprior.core.networks import Network
 from ncprior.core.objectives import Batch, View, Weighted
@@ -110,6 +111,17 @@ def check_method(method: Method, inputs: int, outputs: int) -> None:
                 f"{name}: the {part} that predict gives must be {what}, got {_described(found)} for {_ROWS}"
             )
     _check_finite(f"{name}: its loss or prediction", lambda key: (terms(key), predicted(key)))
+
+
+def check_score(score: Score, name: object, prediction: Predictive) -> None:
+    """Raise unless this gives one number for each row of a prediction; ``name`` is how it was given."""
+    found = _run(
+        f"a score must be a function of a prediction, written with jax.numpy; {name!r} was tried",
+        lambda: eqx.filter_eval_shape(score, prediction),
+    )
+    rows = len(prediction.mean)
+    if getattr(found, "shape", None) != (rows,) or not jnp.issubdtype(found.dtype, jnp.number):
+        raise UserError(f"a score must give one number for each of {rows} rows, and {name!r} gives {_described(found)}")
 
 
 def _batch(inputs: int, outputs: int) -> Batch:

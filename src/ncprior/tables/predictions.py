@@ -12,6 +12,7 @@ from ncprior.core.acquisition import Score, score_of
 from ncprior.core.prediction import MixturePrediction, heavy_tailed
 from ncprior.errors import UserError
 from ncprior.tables.conformal import NOTHING, Conformal
+from ncprior.tables.custom_parts import check_score
 from ncprior.tables.familiarity import Familiarity, novelty
 from ncprior.tables.programs import CDF, LOG_PROB, MEAN, NOISE, QUANTILE, STD, UNCERTAINTY, chunked
 
@@ -113,18 +114,15 @@ class Distribution(NamedTuple):
         the score of a row must not depend on the others. With weights of outputs ``[outputs]``, it is the weighted
         average of the scores of the outputs, each on its own.
         """
-        function, rows = score_of(score), len(self.standardised.weights)
+        function = score_of(score)
         if output_weights is not None:
             alone = [
                 self._replace(standardised=jax.tree.map(lambda leaf: leaf[:, [i]], self.standardised)).score(score)  # noqa: B023
                 for i in range(len(output_weights))
             ]
             return np.asarray(np.average(alone, axis=0, weights=output_weights))
-        values = np.asarray(chunked(jax.jit(function), self.standardised))
-        if values.shape != (rows,) or not np.issubdtype(values.dtype, np.number):
-            what = f"{values.dtype} of shape {values.shape}"
-            raise UserError(f"a score must give one number for each of {rows} rows, and {score!r} gives {what}")
-        return values.astype(np.float64)
+        check_score(function, score, self.standardised)
+        return np.asarray(chunked(jax.jit(function), self.standardised), np.float64)
 
     def _targets(self, y: ArrayLike) -> np.ndarray:
         values = np.asarray(y, np.float64)
