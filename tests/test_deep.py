@@ -11,7 +11,7 @@ import pytest
 from ncprior.core.deep import TRAINING_SAMPLES, DeepMean, ExpectedNLL, SampledMeanNCP, deep_ncp
 from ncprior.core.distributions import Normal
 from ncprior.core.methods import methods
-from ncprior.core.networks import Network
+from ncprior.core.networks import LeakyReLU, Network
 from ncprior.core.objectives import NLL, Batch, View
 from ncprior.core.output_priors import OutputPrior
 from ncprior.tables.preset import TABLES
@@ -21,7 +21,7 @@ X = jnp.array([0.5, -1.0])
 
 
 def head_of(std=0.3, **changes):
-    return DeepMean.init(2, (8, 8), 1, slope=0.2, std=std, **changes, key=KEY)
+    return DeepMean.init(2, (8, 8), 1, activation=LeakyReLU(0.2), std=std, **changes, key=KEY)
 
 
 def many(head, x, count=20_000):

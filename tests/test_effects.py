@@ -14,6 +14,7 @@ from ncprior.core.objectives import Batch
 from ncprior.core.settings import PAPER, REFERENCE, Settings
 from ncprior.experiments.paper.learning_curves import Config
 from ncprior.experiments.paper.toy import QUICK
+from ncprior.tables.preset import TABLES
 from test_options import OTHER
 
 KEY = jax.random.key(0)
@@ -26,8 +27,7 @@ def other(settings, name):
         return not value
     if isinstance(value, float):
         return value / 2 + 0.3
-    found = OTHER[name]
-    return getattr(PAPER, name) if value == found else found
+    return next(one for one in (OTHER[name], getattr(PAPER, name), getattr(TABLES, name)) if one != value)
 
 
 def numbers(name, settings):
@@ -55,6 +55,7 @@ BASES = {
     "reference": REFERENCE,
     "gamma 0": dataclasses.replace(REFERENCE, gamma=0.0),
     "tied": dataclasses.replace(PAPER, gamma=0.0, noise_tie=1.0),
+    "gelu": dataclasses.replace(PAPER, activation="gelu"),
     "greedy": dataclasses.replace(PAPER, draw="greedy", weight_kl=0.0),
 }
 
@@ -67,6 +68,7 @@ BASES = {
         ("bbb+ncp", "gamma 0"),
         ("det+ncp", "tied"),
         ("bbb+ncp", "tied"),
+        ("det", "gelu"),
         ("det", "greedy"),
         ("bbb", "greedy"),
         ("det@random", "reference"),

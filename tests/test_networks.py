@@ -7,7 +7,18 @@ import pytest
 from scipy import stats
 
 from ncprior.core.distributions import Bernoulli, Normal
-from ncprior.core.networks import MLP, BayesianMean, Linear, Network, Noise, Ood, PointMean, glorot_uniform
+from ncprior.core.networks import (
+    GELU,
+    MLP,
+    BayesianMean,
+    LeakyReLU,
+    Linear,
+    Network,
+    Noise,
+    Ood,
+    PointMean,
+    glorot_uniform,
+)
 
 KEY = jax.random.key(0)
 FEATURES = jnp.array([0.5, -2.0, 0.0, 1.5])
@@ -42,6 +53,12 @@ def test_linear_by_hand():
     np.testing.assert_allclose(layer(jnp.array([2.0, -1.0])), [2 - 3 + 0.5, 4 + 1 - 0.5])
 
 
+def test_gelu_by_hand():
+    trunk = MLP((Linear(jnp.eye(2), jnp.zeros(2)),), GELU())
+    x = np.array([0.7, -1.3])
+    np.testing.assert_allclose(trunk(jnp.asarray(x)), x * stats.norm.cdf(x), atol=1e-3)
+
+
 def test_linear_begins_with_a_bias_of_zero():
     np.testing.assert_array_equal(Linear.init(4, 2, key=KEY).bias, np.zeros(2))
 
@@ -53,13 +70,13 @@ def test_trunk_by_hand(slope):
     # At 2 the first layer gives 2.5 and -1.5, which leaks through as -1.5 slope; the second leaks too, if below 0.
     inner = 2.5 + 10 * slope * -1.5 - 1
     expected = inner if inner > 0 else slope * inner
-    np.testing.assert_allclose(MLP((first, second), slope)(jnp.array([2.0])), [expected], rtol=1e-5)
+    np.testing.assert_allclose(MLP((first, second), LeakyReLU(slope))(jnp.array([2.0])), [expected], rtol=1e-5)
 
 
 def test_trunk_has_layers_of_the_sizes_asked_for():
-    trunk = MLP.init(2, (4, 4, 4), slope=0.1, key=KEY)
+    trunk = MLP.init(2, (4, 4, 4), activation=LeakyReLU(0.1), key=KEY)
     assert [layer.kernel.shape for layer in trunk.layers] == [(2, 4), (4, 4), (4, 4)]
-    assert trunk.slope == 0.1
+    assert trunk.activation == LeakyReLU(0.1)
     assert not np.any(trunk.layers[1].kernel == trunk.layers[2].kernel)
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from ncprior.core.distributions import Bernoulli, Normal
 from ncprior.core.input_priors import Gaussian, Uniform
-from ncprior.core.networks import MLP, BayesianMean, Linear, Network, Noise, Ood, PointMean
+from ncprior.core.networks import MLP, BayesianMean, LeakyReLU, Linear, Network, Noise, Ood, PointMean
 from ncprior.core.objectives import (
     NLL,
     Batch,
@@ -173,7 +173,7 @@ def tiny_network():
 
     mean = BayesianMean(*(array(rng.normal(size=shape)) for shape in ((4, 2), (4, 2), 2, 2)))
     heads = {"mean": mean, "noise": Noise(linear(4, 2), 1e-6), "ood": Ood(linear(4, 2))}
-    return Network(MLP((linear(2, 4), linear(4, 4)), 0.2), heads)
+    return Network(MLP((linear(2, 4), linear(4, 4)), LeakyReLU(0.2)), heads)
 
 
 def tiny_batch():

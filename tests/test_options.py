@@ -138,6 +138,7 @@ OTHER = {
     "hidden": (3,),
     "learning_rate": 0.1,
     "batch_size": 7,
+    "activation": "leaky_relu",
     "leaky_slope": 0.5,
     "noise_floor": 0.5,
     "belief_std": 0.3,
@@ -167,6 +168,9 @@ OTHER = {
     "remainder": "smaller",
 }
 """Another value of every setting than that of tables."""
+
+BESIDE = {"leaky_slope": {"activation": "leaky_relu"}}
+"""Settings that have an effect only beside another one."""
 
 ELSEWHERE = {
     "input_noise": "input_prior",
@@ -221,7 +225,8 @@ def test_every_setting_has_an_effect_or_is_refused(method):
     assert set(OTHER) == {field.name for field in dataclasses.fields(Settings)}
     for name, value in OTHER.items():
         assert getattr(TABLES, name) != value
-        model = NCPRegressor(method, settings={name: value})
+        beside = BESIDE.get(name, {})
+        model = NCPRegressor(method, settings={**beside, name: value})
         if name in ELSEWHERE:
             with pytest.raises(UserError, match=f"settings: {name} is .*{ELSEWHERE[name]}"):
                 settings_of(model, 100)
@@ -234,11 +239,18 @@ def test_every_setting_has_an_effect_or_is_refused(method):
         if method == "ncp" and name in OF_CONTRAST:
             assert of_contrast(model) != of_contrast(NCPRegressor(method))
         elif name not in TRAINING:
-            after = outcome(method, dataclasses.replace(base, **{name: value}))
-            same = program(after) == consists_of
+            after = outcome(method, dataclasses.replace(base, **beside, **{name: value}))
+            same = program(after) == (
+                program(outcome(method, dataclasses.replace(base, **beside))) if beside else consists_of
+            )
             if name not in USED[method] and not same:  # another way to the same numbers
                 same = all(np.array_equal(a, b) for a, b in zip(before(KEY), after(KEY), strict=True))
             assert same != (name in USED[method]), name
+
+
+def test_the_slope_of_leaky_units_is_refused_where_there_are_none():
+    with pytest.raises(UserError, match="settings: leaky_slope has no effect with activation 'gelu'"):
+        settings_of(NCPRegressor(settings={"leaky_slope": 0.5}), 100)
 
 
 def test_settings_of_training_change_it():

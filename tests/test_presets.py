@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from ncprior.core.active import Schedule
-from ncprior.core.methods import methods
+from ncprior.core.methods import activation_of, methods
 from ncprior.core.metrics import nlpd
-from ncprior.core.networks import MLP, BayesianMean, Linear, Network, Noise, Ood, PointMean
+from ncprior.core.networks import MLP, BayesianMean, LeakyReLU, Linear, Network, Noise, Ood, PointMean
 from ncprior.core.objectives import Batch
 from ncprior.core.prediction import Prediction
 from ncprior.core.settings import DIFFERENCES, FLIGHTS_PRESETS, PAPER, PRESETS, REFERENCE, Settings
@@ -80,6 +80,7 @@ def test_reference_by_the_released_code():
         "learning_rate": 3e-4,
         "batch_size": 10,
         "leaky_slope": 0.2,
+        "activation": "leaky_relu",
         "noise_floor": 1e-6,
         "belief_std": 0.1,
         "bias_belief": False,
@@ -200,6 +201,7 @@ CHANGES = {
     "clip": (100.0, ["step/large"]),
     "epsilon_hat": (True, ["step/tiny"]),
     "remainder": ("dropped", ["remainder"]),
+    "activation": ("gelu", TRUNK),
     "gamma_per_label": (True, ["det+ncp/term/ncp", "bbb+ncp/term/ncp"]),
     "ncp_away": (True, ["det+ncp/term/ncp", "bbb+ncp/term/ncp"]),
     "noise_tie": (0.5, ["bbb+ncp/*/noise_tie"]),
@@ -307,7 +309,7 @@ def known_network(settings, *, belief, ood):
     heads["noise"] = Noise(Linear(array(NOISE_KERNEL), array(NOISE_BIAS)), settings.noise_floor)
     if ood:
         heads["ood"] = Ood(Linear(array(OOD_KERNEL), array(OOD_BIAS)))
-    return Network(MLP((Linear(array(KERNEL), array(BIAS)),), settings.leaky_slope), heads)
+    return Network(MLP((Linear(array(KERNEL), array(BIAS)),), activation_of(settings)), heads)
 
 
 def known_loss(settings, name):
@@ -422,7 +424,7 @@ def test_reference_networks_begin_as_the_released_code_does():
     network = methods(REFERENCE)["bbb+ncp"].init(1, 1, key=KEY)
     first, second = network.trunk.layers
     head, noise = network.heads["mean"], network.heads["noise"]
-    assert network.trunk.slope == 0.2
+    assert network.trunk.activation == LeakyReLU(0.2)
     for kernel, sizes in ((first.kernel, (1, 200)), (second.kernel, (200, 200)), (noise.linear.kernel, (200, 1))):
         limit = np.sqrt(6 / sum(sizes))
         assert kernel.shape == sizes

@@ -13,7 +13,7 @@ from torch import nn
 
 from ncprior.core import output_priors, table_priors
 from ncprior.core.methods import methods
-from ncprior.core.networks import MLP, BayesianMean, Linear, Network, Noise, Ood, PointMean
+from ncprior.core.networks import MLP, BayesianMean, LeakyReLU, Linear, Network, Noise, Ood, PointMean
 from ncprior.core.objectives import Batch
 from ncprior.core.settings import Settings
 from ncprior.torch import BayesianLinear, NCPLoss, NoisedShare, OODLoss, OutputPrior, Prediction
@@ -96,7 +96,7 @@ def to_jax(net):
         heads["mean"] = PointMean(linear(net.mean))
     if net.ood is not None:
         heads["ood"] = Ood(linear(net.ood))
-    return Network(MLP(tuple(linear(layer) for layer in net.hidden), SLOPE), heads)
+    return Network(MLP(tuple(linear(layer) for layer in net.hidden), LeakyReLU(SLOPE)), heads)
 
 
 def same_noise(inputs, **_):

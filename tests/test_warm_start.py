@@ -48,7 +48,7 @@ def begun():
         {"hidden": (9,)},
         {"members": 3},
         {"trunk": lambda inputs, *, key: eqx.nn.Linear(inputs, 8, key=key), "hidden": (128, 128)},
-        {"settings": {"leaky_slope": 0.5}},
+        {"settings": {"activation": "leaky_relu"}},
     ],
     ids=lambda changed: next(iter(changed)),
 )

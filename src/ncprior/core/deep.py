@@ -14,8 +14,8 @@ from jax import Array
 from jaxtyping import Float, Key, PRNGKeyArray, Scalar
 
 from ncprior.core.distributions import Normal
-from ncprior.core.methods import INPUT_NOISE, Method, acquire_by, bayesian_ncp, predict_normal
-from ncprior.core.networks import MLP, BayesianMean, Linear, Network, Noise, PointMean, Trunk
+from ncprior.core.methods import INPUT_NOISE, Method, acquire_by, activation_of, bayesian_ncp, predict_normal
+from ncprior.core.networks import MLP, Activation, BayesianMean, Linear, Network, Noise, PointMean, Trunk
 from ncprior.core.objectives import NLL, View
 from ncprior.core.output_priors import OutputPrior
 from ncprior.core.settings import Settings
@@ -48,7 +48,7 @@ class DeepMean(eqx.Module):
 
     hidden: tuple[BayesianMean, ...]
     last: BayesianMean
-    slope: float = eqx.field(static=True)
+    activation: Activation = eqx.field(static=True)
 
     @property
     def layers(self) -> tuple[BayesianMean, ...]:
@@ -62,7 +62,7 @@ class DeepMean(eqx.Module):
         hidden: Sequence[int],
         outputs: int,
         *,
-        slope: float,
+        activation: Activation,
         std: float,
         bias_belief: bool = True,
         key: PRNGKeyArray,
@@ -78,13 +78,13 @@ class DeepMean(eqx.Module):
         sizes = (inputs, *hidden, outputs)
         keys = jax.random.split(key, len(sizes) - 1)
         *first, last = map(layer, sizes[:-1], sizes[1:], keys)
-        return cls(tuple(first), last, slope)
+        return cls(tuple(first), last, activation)
 
     def sample(self, *, key: PRNGKeyArray) -> Point:
         """Draw one network from the belief, to be used for all rows."""
         keys = jax.random.split(key, len(self.layers))
         drawn = [layer.sample(key=one).linear for layer, one in zip(self.layers, keys, strict=True)]
-        return Point(MLP(tuple(drawn[:-1]), self.slope), PointMean(drawn[-1]))
+        return Point(MLP(tuple(drawn[:-1]), self.activation), PointMean(drawn[-1]))
 
     def draw(self, x: Float[Array, "inputs"], *, key: PRNGKeyArray) -> Float[Array, "outputs"]:
         """Draw the mean of one example, with weights drawn for this example alone.
@@ -95,7 +95,7 @@ class DeepMean(eqx.Module):
         """
         keys = jax.random.split(key, len(self.layers))
         for number, (layer, one) in enumerate(zip(self.layers, keys, strict=True)):
-            belief = layer(jax.nn.leaky_relu(x, self.slope) if number else x)
+            belief = layer(self.activation(x) if number else x)
             x = jnp.asarray(belief.mean + belief.std * jax.random.normal(one, jnp.shape(belief.mean)))
         return x
 
@@ -194,13 +194,13 @@ def deep_ncp(settings: Settings, trunk: Callable[..., Trunk] | None = None) -> M
             size,
             s.hidden,
             outputs,
-            slope=s.leaky_slope,
+            activation=activation_of(s),
             std=s.belief_std,
             bias_belief=s.bias_belief,
             key=keys[1],
         )
         noise = DeepNoise(
-            MLP.init(size, s.hidden, slope=s.leaky_slope, key=keys[2]),
+            MLP.init(size, s.hidden, activation=activation_of(s), key=keys[2]),
             Noise.init(s.hidden[-1], outputs, floor=s.noise_floor, key=keys[3]),
         )
         return Network(body, {"inputs": lambda x: x, "mean": mean, "noise": noise})

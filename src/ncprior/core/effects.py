@@ -8,7 +8,7 @@ from ncprior.core.settings import Settings
 
 TRAINING = frozenset({"learning_rate", "batch_size", "clip", "epsilon_hat", "remainder"})
 """Settings of the training of every method, also of one's own."""
-_NETWORK = {"trunk", "hidden", "leaky_slope", "noise_floor"}
+_NETWORK = {"trunk", "hidden", "activation", "leaky_slope", "noise_floor"}
 _BELIEF = {"belief_std", "bias_belief", "expectation", "weight_prior_std"}
 _NOISE = {"input_noise", "input_noise_std"}
 _OUTPUT_PRIOR = {"output_std", "output_centre"}
@@ -40,6 +40,8 @@ def why_idle(setting: str, method: str, settings: Settings) -> str | None:
     used = USED[method]
     if setting not in used:
         return f"method {method!r}"
+    if setting == "leaky_slope" and settings.activation != "leaky_relu":
+        return f"activation {settings.activation!r}"
     # The noise tie is a term at noised inputs too.
     tied = "noise_tie" in used and settings.noise_tie
     if setting in _GAMMA_TERMS | (set() if tied else _NOISED_TERMS) and "gamma" in used and settings.gamma == 0:

@@ -12,7 +12,19 @@ from jaxtyping import Float, PRNGKeyArray, PyTree, Scalar
 from ncprior.core.acquisition import SCORES, Acquisition
 from ncprior.core.distributions import Bernoulli, Normal
 from ncprior.core.input_priors import Gaussian, InputPrior, Uniform
-from ncprior.core.networks import MLP, BayesianMean, Heads, Network, Noise, Ood, PointMean, Trunk
+from ncprior.core.networks import (
+    GELU,
+    MLP,
+    Activation,
+    BayesianMean,
+    Heads,
+    LeakyReLU,
+    Network,
+    Noise,
+    Ood,
+    PointMean,
+    Trunk,
+)
 from ncprior.core.objectives import (
     NLL,
     Batch,
@@ -187,6 +199,11 @@ def acquire_by(score: str, settings: Settings) -> Acquisition:
     return Acquisition(SCORES[score].function, exponent, settings.temperature, settings.draw)
 
 
+def activation_of(settings: Settings) -> Activation:
+    """What follows each hidden layer."""
+    return GELU() if settings.activation == "gelu" else LeakyReLU(settings.leaky_slope)
+
+
 def make_init(
     settings: Settings, *, belief: bool = False, ood: bool = False, trunk: Callable[..., Trunk] | None = None
 ) -> Callable[..., Network]:
@@ -203,7 +220,7 @@ def make_init(
     def init(inputs: int, outputs: int, *, key: PRNGKeyArray) -> Network:
         keys = jax.random.split(key, 4)
         if trunk is None:
-            body: Trunk = MLP.init(inputs, s.hidden, slope=s.leaky_slope, key=keys[0])
+            body: Trunk = MLP.init(inputs, s.hidden, activation=activation_of(s), key=keys[0])
         else:
             body = trunk(inputs, key=keys[0])
         size = jax.eval_shape(body, jnp.zeros(inputs)).shape[0]

@@ -12,6 +12,7 @@ one entry for each output of the regression. Other names and values are free: lo
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import equinox as eqx
@@ -82,20 +83,47 @@ class Linear(eqx.Module):
         return multiply(x, self.kernel) + as_column(self.bias, x)
 
 
+@dataclass(frozen=True)
+class LeakyReLU:
+    """``x`` above 0 and ``slope * x`` below: the activation of the paper's models."""
+
+    slope: float = 0.2
+
+    def __call__(self, x: Array) -> Array:
+        """The activations of units with these inputs."""
+        return jax.nn.leaky_relu(x, self.slope)
+
+
+@dataclass(frozen=True)
+class GELU:
+    """``x Phi(x)``, a ReLU without a kink (Hendrycks and Gimpel, 2016).
+
+    A network of them learns a smooth function from far fewer rows than one of leaky ReLUs, and in fewer steps.
+    """
+
+    def __call__(self, x: Array) -> Array:
+        """The activations of units with these inputs, by the approximation of the normal distribution with tanh."""
+        return jax.nn.gelu(x)
+
+
+Activation = LeakyReLU | GELU
+_LEAKY = LeakyReLU()
+
+
 class MLP(eqx.Module):
-    """Fully connected layers with leaky ReLU after each: the trunk of the paper's models."""
+    """Fully connected layers with an activation after each: the trunk of the paper's models."""
 
     takes_columns: ClassVar[bool] = True
     layers: tuple[Linear, ...]
-    slope: float = eqx.field(static=True)
+    activation: Activation = eqx.field(static=True)
 
     @classmethod
-    def init(cls, inputs: int, hidden: Sequence[int], *, slope: float = 0.2, key: PRNGKeyArray) -> "MLP":
+    def init(cls, inputs: int, hidden: Sequence[int], *, activation: Activation = _LEAKY, key: PRNGKeyArray) -> "MLP":
         """A trunk with layers of these sizes."""
         sizes = (inputs, *hidden)
         keys = jax.random.split(key, len(hidden))
         layers = [Linear.init(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True)]
-        return cls(tuple(layers), slope)
+        return cls(tuple(layers), activation)
 
     def __call__(self, x: Float[Array, "inputs *examples"]) -> Float[Array, "features *examples"]:
         """Features of one example, or of examples that are columns."""
@@ -104,13 +132,13 @@ class MLP(eqx.Module):
     def first_inputs_only(self, inputs: int) -> "MLP":
         """The trunk for the first ``inputs`` inputs, where all others are 0."""
         first, *others = self.layers
-        return MLP((Linear(first.kernel[:inputs], first.bias), *others), self.slope)
+        return MLP((Linear(first.kernel[:inputs], first.bias), *others), self.activation)
 
     def activations(self, x: Float[Array, "inputs *examples"]) -> list[Float[Array, "units *examples"]]:
         """The input of every layer, from the example itself to the features that the last layer makes."""
         found = [x]
         for layer in self.layers:
-            found.append(jax.nn.leaky_relu(layer(found[-1]), self.slope))
+            found.append(self.activation(layer(found[-1])))
         return found
 
 

@@ -101,6 +101,8 @@ class Settings(PaperSettings):
     0.1
     """
 
+    activation: Literal["leaky_relu", "gelu"] = "leaky_relu"
+    """What follows each hidden layer; ``leaky_slope`` is of the first alone."""
     gamma_per_label: bool = False
     """Whether gamma and ``noise_tie`` are divided by the number of visible labels."""
     ncp_away: bool = False

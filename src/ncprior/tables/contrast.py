@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import PRNGKeyArray
 
-from ncprior.core.methods import INPUT_NOISE, Method, predict_normal
+from ncprior.core.methods import INPUT_NOISE, Method, activation_of, predict_normal
 from ncprior.core.networks import MLP, BayesianMean, Network
 from ncprior.core.objectives import NLL, MeanNCP, Weighted
 from ncprior.core.output_priors import OutputPrior
@@ -58,7 +58,7 @@ def contrast_method(settings: Settings) -> Method:
     s = settings
 
     def init(inputs: int, outputs: int, *, key: PRNGKeyArray) -> Network:
-        trunk = MLP.init(inputs, s.hidden, slope=s.leaky_slope, key=key)
+        trunk = MLP.init(inputs, s.hidden, activation=activation_of(s), key=key)
         belief = BayesianMean.init(s.hidden[-1], outputs, std=s.belief_std, key=key)
         centred = eqx.tree_at(lambda head: head.mean, belief, jnp.zeros_like(belief.mean))  # and so it stays
         return Network(trunk, {"mean": centred, "noise": KnownNoise(NOISE)})

@@ -301,7 +301,7 @@ def continue_fit(
     )
 
 
-_STRUCTURE = ("hidden", "leaky_slope", "noise_floor", "belief_std", "bias_belief")
+_STRUCTURE = ("hidden", "activation", "leaky_slope", "noise_floor", "belief_std", "bias_belief")
 """Settings that say what weights there are, or what they mean."""
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from ncprior.core.methods import Method
-from ncprior.core.networks import MLP, Constants, Network, as_column
+from ncprior.core.networks import GELU, MLP, Constants, LeakyReLU, Network, as_column
 
 
 class Bins(eqx.Module):
@@ -175,7 +175,8 @@ class FeatureTrunk(eqx.Module):
     """A trunk that gets its inputs, and for some of them also whitened columns and quantile features.
 
     Whitened, a small deviation of columns that otherwise go together is as large as any other. Members with and without
-    quantile features make up an ensemble that is exact on the data and careful off it.
+    quantile features make up an ensemble that is exact on the data and careful off it. Those with them have leaky ReLUs
+    in place of GELUs: what they are for is not smooth.
     """
 
     takes_columns: ClassVar[bool] = True
@@ -193,9 +194,14 @@ class FeatureTrunk(eqx.Module):
         plain = self.trunk.first_inputs_only(len(x) + len(self.features.whitener))
         return jax.lax.cond(
             self.features.quantile_scale > 0,
-            lambda: self.trunk(self.expand(x)),
+            lambda: self.with_kinks(self.trunk)(self.expand(x)),
             lambda: plain(self.expand(x, quantiles=False)),
         )
+
+    @staticmethod
+    def with_kinks(trunk: MLP) -> MLP:
+        """The trunk of members with quantile features, which has leaky ReLUs in place of GELUs."""
+        return MLP(trunk.layers, LeakyReLU()) if isinstance(trunk.activation, GELU) else trunk
 
     def expand(self, x: Array, *, quantiles: bool = True) -> Array:
         """The inputs with their features, with or without those of the quantiles."""

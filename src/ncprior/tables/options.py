@@ -228,7 +228,7 @@ class FitOptions:
             return None if setting in used else f"a Method of your own ({self.method.name})"
         if why := why_idle(setting, self.method, self.settings_for(rows=1)):
             return why
-        if setting in ("hidden", "leaky_slope") and self.trunk is not None and self.method != "deep+ncp":
+        if setting in ("hidden", "activation", "leaky_slope") and self.trunk is not None and self.method != "deep+ncp":
             return "a trunk of your own"
         return "an input_prior of your own" if setting == "input_noise_std" and own_prior else None
 

@@ -206,10 +206,18 @@ class Engine:
                 trunk, features = network.trunk.trunk, jax.vmap(network.trunk.expand)(inputs)
             if not isinstance(trunk, MLP):
                 return project(jax.vmap(trunk)(features), key)
+            if not isinstance(network.trunk, FeatureTrunk):
+                return of_layers(trunk, network.heads["mean"], features, key)
+            return jax.lax.cond(
+                network.trunk.features.quantile_scale > 0,
+                lambda: of_layers(FeatureTrunk.with_kinks(trunk), network.heads["mean"], features, key),
+                lambda: of_layers(trunk, network.heads["mean"], features, key),
+            )
 
+        def of_layers(trunk: MLP, head: Callable[[Array], Any], features: Array, key: Array) -> Array:
             def mean(biases: list[Array], row: Array) -> Array:
                 whole = eqx.tree_at(lambda mlp: [layer.bias for layer in mlp.layers], trunk, biases)
-                outputs = network.heads["mean"](whole(row)).mean
+                outputs = head(whole(row)).mean
                 return jnp.sum(outputs if output_weights is None else output_weights * outputs)
 
             effects = jax.vmap(jax.grad(mean), (None, 0))([layer.bias for layer in trunk.layers], features)
