@@ -2,10 +2,12 @@
 
     python -m benchmarks.generated apart --seeds 3
     python -m benchmarks.generated shapes --seeds 3
+    python -m benchmarks.generated steps --seeds 3
 
 `apart` compares the noise with the true one, and the uncertainty with the true error of the mean, at new rows like
 those of training. `shapes` holds out the middle third of the first input (of the last table, the middle four of ten
-clusters) and compares log likelihoods with those of a Gaussian process and of one normal for all rows.
+clusters) and compares log likelihoods with those of a Gaussian process and of one normal for all rows. `steps` compares
+the error on noise-free tables after some numbers of steps, with GELUs in smooth members and with leaky ReLUs in all.
 """
 
 import argparse
@@ -180,12 +182,54 @@ def shapes(seeds: int) -> None:
         )
 
 
+def friedman(rng: np.random.Generator) -> tuple[Rows, np.ndarray]:
+    x = rng.uniform(0, 1, (308, 8))
+    return x, 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
+
+
+def designed(rng: np.random.Generator) -> tuple[Rows, np.ndarray]:
+    """A designed experiment: each input has few values, and the target rises with a power of one of them."""
+    x = np.column_stack([rng.choice(np.linspace(-1, 1, values), 308) for values in (5, 5, 4, 5, 4, 14)])
+    speed = (x[:, 5] + 1.5) / 2.5
+    return x, 60 * speed**5 * (1 + 0.1 * x[:, 1] + 0.1 * x[:, 3]) + 5 * x[:, 2] * speed
+
+
+NOISE_FREE = {"smooth, 6 inputs": smooth, "friedman, 8 inputs": friedman, "designed, 6 inputs": designed}
+STEPS = (400, 2_000, 10_000)
+
+
+def steps(seeds: int) -> None:
+    print(
+        f"| table | rows | activation | error after {', '.join(f'{number:,}' for number in STEPS)} steps | searched |"
+    )
+    print("| --- | --- | --- | --- | --- |")
+    for name, make in NOISE_FREE.items():
+        for activation in ("gelu", "leaky_relu"):
+            found = []
+            for seed in range(seeds):
+                rng = np.random.default_rng(seed)
+                inputs, targets = make(rng)
+                train, test = np.split(rng.permutation(len(inputs)), [len(inputs) * 3 // 4])
+                each = -(-len(train) // 64)  # steps of an epoch
+                errors = []
+                for epochs in (*(number // each for number in STEPS), None):
+                    given = {} if activation == "gelu" else {"activation": activation}
+                    model = NCPRegressor(members=4, epochs=epochs, settings=given, random_state=seed)
+                    model.fit(inputs[train], targets[train])
+                    error = root_mean_square(model.predict(inputs[test]) - targets[test])
+                    errors.append(error / targets[train].std())
+                found.append([*errors, model.steps_[0]])
+            *fixed, searched, long = np.mean(found, 0)
+            row = ", ".join(f"{error:.3f}" for error in fixed)
+            print(f"| {name} | {len(train)} | {activation} | {row} | {searched:.3f}, {long:,.0f} steps |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["apart", "shapes"])
+    parser.add_argument("what", choices=["apart", "shapes", "steps"])
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
-    {"apart": apart, "shapes": shapes}[given.what](given.seeds)
+    {"apart": apart, "shapes": shapes, "steps": steps}[given.what](given.seeds)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ TABLES = Settings(
     learning_rate=3e-3,
     batch_size=64,
     activation="gelu",
+    leaky_slope=0.2,
     noise_floor=0.01,
     ncp_weight_kl=1.0,
     input_noise="radial",
