@@ -3,6 +3,7 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,6 +48,20 @@ def test_another_process_neither_traces_nor_compiles(compiled, folder):
     assert compiled == []
     assert jax.tree.structure(again) == jax.tree.structure(first)
     jax.tree.map(np.testing.assert_array_equal, again, first)
+
+
+class Tagged(eqx.Module):
+    """A result with a part that is no array."""
+
+    value: jax.Array
+    tag: str = eqx.field(static=True)
+
+
+def test_what_is_static_in_results_is_that_of_the_program_itself(folder):
+    """Though programs of one's own that compute the same share a file."""
+    for tag in ("first", "second"):
+        assert Program(lambda x, tag=tag: Tagged(x + 1, tag), None)(X).tag == tag
+    assert len(list(folder.glob("*.program"))) == 1
 
 
 def test_a_program_depends_on_its_text_shapes_settings_and_static_values(folder):

@@ -99,7 +99,9 @@ class Program:
         if (kept := read_program(folder, key)) is not None:
             try:
                 executable, example = pickle.loads(kept)  # a file that only this user can have written
-                given, results = jax.tree.structure((args, {})), jax.tree.structure(example)
+                given = jax.tree.structure((args, {}))
+                # Programs of the user's own that compute the same may still differ in what is static in their results.
+                results = jax.tree.structure(example) if lowered is None else lowered.out_tree
                 return deserialize_and_load(executable, given, results, execution_devices=jax.local_devices()[:1])
             except Exception:  # whatever is wrong with it, it can be compiled
                 remove_program(folder, key)
