@@ -191,10 +191,13 @@ class FeatureTrunk(eqx.Module):
         if not isinstance(self.trunk, MLP):
             return self.trunk(self.expand(x))
         # Quantile features of scale 0 take most of the time of a step, for nothing.
-        plain = self.trunk.first_inputs_only(len(x) + len(self.features.whitener))
+        plain, with_kinks = (
+            self.trunk.first_inputs_only(len(x) + len(self.features.whitener)),
+            self.with_kinks(self.trunk),
+        )
         return jax.lax.cond(
             self.features.quantile_scale > 0,
-            lambda: self.with_kinks(self.trunk)(self.expand(x)),
+            lambda: with_kinks(self.expand(x)),
             lambda: plain(self.expand(x, quantiles=False)),
         )
 
