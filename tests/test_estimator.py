@@ -123,6 +123,8 @@ def test_suggests_rows_where_it_is_uncertain(fitted):
     assert set(fitted.suggest(pool, n=3, exclude=left)) == {0, 1, 2}
     with pytest.raises(UserError, match="choose n from 1 to 3"):
         fitted.suggest(pool, n=4, exclude=left)
+    with pytest.raises(UserError, match="the pool has none that may be picked"):
+        fitted.suggest(pool, n=4, exclude=np.ones(101, bool))
     with pytest.raises(UserError, match="unknown acquisition 'best'"):
         fitted.suggest(pool, acquisition="best")
 

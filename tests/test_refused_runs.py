@@ -31,6 +31,8 @@ def little_data(monkeypatch):
         (["toy", "--acquisition", "random", "--set", "temperature=1"], "no effect with labels by 'random'"),
         (["toy", "--methods", "bbb@random", "--acquisition", "uncertainty"], "acquisition has no effect, as every"),
         (["toy", "--methods", "bbb+ncp@reverse", "--set", "ncp_away=true", "--set", "gamma=0"], "with gamma 0"),
+        (["ablations", "--set", "direction=reverse"], "'bbb+ncp@reverse' does not differ from bbb+ncp with these"),
+        (["ablations", "--set", "weight_kl=0"], "'bbb+ncp@weight_prior' does not differ from bbb+ncp with these"),
         (["ablations", "--set", "odc_prediction=mixture"], "no effect with method 'bbb+ncp'"),
         (["prior", "--set", "temperature=2"], "this experiment does not use temperature"),
         (["prior", "--set", "select=2"], "this experiment does not use select"),

@@ -337,6 +337,8 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             raise UserError(f"exclude has shape {excluded.shape}; give one value for each of {table.num_rows} rows")
         constraints = Constraints.of(table.num_rows, cost, per)
         left = constraints.most(~excluded)
+        if not left:
+            raise UserError("cannot pick a row: the pool has none that may be picked; give more, or exclude fewer")
         if not 1 <= n <= left:
             limit = f", {constraints.per_group} of a group at most" if per is not None else ""
             raise UserError(f"cannot pick {n} rows: {left} rows can be picked{limit}; choose n from 1 to {left}")

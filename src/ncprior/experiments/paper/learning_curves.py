@@ -57,6 +57,9 @@ class Config:
                 raise UserError(f"unknown method {base!r}: choose from {', '.join(known)}")
             if variant in ABLATIONS and base != "bbb+ncp":
                 raise UserError(f"{name!r}: {variant} is a variant of bbb+ncp alone")
+            same = variant in ABLATIONS and ABLATIONS[variant].change(self.settings) == self.settings
+            if same and "bbb+ncp" in self.methods:
+                raise UserError(f"{name!r} does not differ from bbb+ncp with these settings; leave out one of the two")
             if variant and variant not in ABLATIONS and variant not in SCORES:
                 raise UserError(f"unknown acquisition {variant!r}: choose from {', '.join(SCORES)}")
         if not self.methods:
