@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,19 +93,24 @@ class Image(NamedTuple):
 
 def _save(records: Records, picture: Picture) -> Image:
     """Write a figure in every format, and return it as images for the page."""
-    wide, narrow = picture.draw(), picture.draw(narrow=True)
-    for kind in _FORMATS:
-        records.write_bytes(f"figures/{picture.name}.{kind}", _drawn(wide, kind))
-    return Image(*(_address(_drawn(figure, "svg")) for figure in (wide, narrow)))
+    wide, (narrow,) = _drawn(picture.draw(), _FORMATS), _drawn(picture.draw(narrow=True), ("svg",))
+    for kind, drawn in zip(_FORMATS, wide, strict=True):
+        records.write_bytes(f"figures/{picture.name}.{kind}", drawn)
+    return Image(*map(_address, (wide[_FORMATS.index("svg")], narrow)))
 
 
-def _drawn(figure: Figure, kind: str) -> bytes:
-    # Without the date, the same records give the same file.
-    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
-    buffer = io.BytesIO()
-    with figure_style():
-        figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
-    return buffer.getvalue()
+def _drawn(figure: Figure, kinds: Sequence[str]) -> list[bytes]:
+    """The figure in these formats, all with the layout of the first: to lay it out takes longer than to draw it."""
+    found = []
+    for kind in kinds:
+        # Without the date, the same records give the same file.
+        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
+        buffer = io.BytesIO()
+        with figure_style():
+            figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+            figure.set_layout_engine("none")
+        found.append(buffer.getvalue())
+    return found
 
 
 def _address(svg: bytes) -> str:
