@@ -12,6 +12,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 import ray_tasks
+from ncprior.data.formats.dialect import PLAIN
 from ncprior.engines.ray_core import RayCore
 from ncprior.errors import UserError
 from ncprior.experiments import evaluate, simulate
@@ -117,7 +118,7 @@ def test_a_task_that_runs_twice_writes_once(pools, tmp_path):
         table_predictions.ModelFile.shared(pools / "m.ncp"),
         pools / "pool",
         {},
-        table_predictions.table_files.PLAIN,
+        PLAIN,
         0.9,
     )
     task = table_predictions.UnitTask(

@@ -109,7 +109,7 @@ def status(connection: Connection, row: Any, spec: Spec, pool_rows: int | None) 
         queue=left,
         audits=[_audit(target, audits) for target in spec.targets],
         rules=found,
-        advice=_advice(row.name, labelled, labels, newest, training, found),
+        advice=_advice(row.name, labelled, labels, found, newest=newest, training=training),
     )
 
 
@@ -155,7 +155,13 @@ def _model(connection: Connection, campaign_id: int, state: str) -> ModelStatus 
 
 
 def _advice(
-    name: str, labelled: int, labels: int, newest: ModelStatus | None, training: ModelStatus | None, found: list[Rule]
+    name: str,
+    labelled: int,
+    labels: int,
+    found: list[Rule],
+    *,
+    newest: ModelStatus | None,
+    training: ModelStatus | None,
 ) -> str:
     """What to do next."""
     if reached := [rule.name for rule in found if rule.reached]:

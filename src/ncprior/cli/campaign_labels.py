@@ -141,7 +141,7 @@ def skip(
 
       ncprior campaign skip solubility --id s17 --person ann --note "not in the freezer"
     """
-    _give_up(name, storage, row, person, note, as_json, "skipped")
+    _give_up(name, storage, row, "skipped", person=person, note=note, as_json=as_json)
 
 
 @labelling.command()
@@ -160,7 +160,7 @@ def fail(
 
       ncprior campaign fail solubility --id s17 --person ann --note "did not dissolve"
     """
-    _give_up(name, storage, row, person, note, as_json, "failed")
+    _give_up(name, storage, row, "failed", person=person, note=note, as_json=as_json)
 
 
 @labelling.command()
@@ -209,7 +209,7 @@ def extend(
 
 
 def _give_up(
-    name: str, storage: str | None, row: str, person: str, note: str | None, as_json: bool, state: str
+    name: str, storage: str | None, row: str, state: str, *, person: str, note: str | None, as_json: bool
 ) -> None:
     with opened(name, storage) as found:
         from ncprior.cli.campaign_output import print_done

@@ -116,6 +116,7 @@ def evaluate(
         from ncprior.cli.sentences import explained
         from ncprior.data.labelled import fingerprint
         from ncprior.experiments import evaluate as experiment
+        from ncprior.experiments.evaluate_results import OF_DOUBT, OF_PREDICTIONS
         from ncprior.experiments.variants import expand
         from ncprior.report.headline import in_words, lead
 
@@ -148,7 +149,7 @@ def evaluate(
         return
     for line in (lead(results), *in_words(results)):
         say(line)
-    for group in (experiment.OF_PREDICTIONS, experiment.OF_DOUBT):
+    for group in (OF_PREDICTIONS, OF_DOUBT):
         shown = [metric for metric in group if any(metric in of for of in results["methods"].values())]
         columns = [spreads([of.get(metric) for of in results["methods"].values()]) for metric in shown]
         print_table(["method", *shown], list(zip(results["methods"], *columns, strict=True)))

@@ -218,9 +218,9 @@ def boosted_trees(model: "NCPRegressor", rows: "pa.Table", targets: "dict[str, n
 
 def check_model_name(out: Path) -> None:
     """Raise if the file name of a model is that of a table."""
-    from ncprior.data import table_files
+    from ncprior.data.table_parts import FORMATS
 
     if str(out) == STANDARD:
         raise UserError("--out -: a model is no text for standard output; choose a name such as model.ncp")
-    if any(out.name.lower().endswith(ending) for ending in table_files.FORMATS):
+    if any(out.name.lower().endswith(ending) for ending in FORMATS):
         raise UserError(f"--out {out}: a model is not a table; choose a name such as {out.stem}.ncp")

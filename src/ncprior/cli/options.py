@@ -209,8 +209,9 @@ def choose_inputs(
     """The names of the columns to predict from."""
     with ends_at_once():
         from ncprior.data import table_files
+        from ncprior.data.formats.dialect import PLAIN
 
-    names = dict.fromkeys(table_files.schema_of(path, options=options or table_files.PLAIN).names)
+    names = dict.fromkeys(table_files.schema_of(path, options=options or PLAIN).names)
     chosen, left_out = given_columns(inputs, names), set(given_columns(excluded, names))
     if unknown := sorted(left_out - names.keys()):
         raise UserError(f"--exclude-columns: {path} has no column {unknown[0]!r}; it has {_listed(list(names))}")

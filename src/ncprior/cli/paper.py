@@ -65,7 +65,7 @@ def paper_toy(
         from ncprior.experiments.paper import toy
 
     config = toy.configure(str(preset), split_names(methods), seeds, acquisition, quick=quick)
-    _run_toy(toy.NAME, config, change, out, resume, chosen_engine(engine, address))
+    _run_toy(toy.NAME, config, change, out=out, resume=resume, engine=chosen_engine(engine, address))
 
 
 @paper.command("ablations")
@@ -91,11 +91,11 @@ def paper_ablations(
         from ncprior.experiments.paper import ablations
 
     config = ablations.configure(str(preset), seeds, quick=quick)
-    _run_toy(ablations.NAME, config, change, out, resume, chosen_engine(engine, address))
+    _run_toy(ablations.NAME, config, change, out=out, resume=resume, engine=chosen_engine(engine, address))
 
 
 def _run_toy(
-    name: str, config: "Config", change: list[str] | None, out: Path, resume: bool, engine: "Engine | None"
+    name: str, config: "Config", change: list[str] | None, *, out: Path, resume: bool, engine: "Engine | None"
 ) -> None:
     """Run an experiment on the 1-dimensional data, and draw its page."""
     with ends_at_once():

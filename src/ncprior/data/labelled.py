@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ncprior.data import column_values, table_files
 from ncprior.data.column_values import RowNumbers, row_number
-from ncprior.data.formats.dialect import DialectOptions
+from ncprior.data.formats.dialect import PLAIN, DialectOptions
 from ncprior.data.formats.text_columns import written
 from ncprior.data.inspection import row_counters
 from ncprior.data.sampling import DrawnRows, NumberedRows, draw_rows, numbered
@@ -49,7 +49,7 @@ def load(
     *,
     beside: Sequence[str] = (),
     rows: int | None = None,
-    options: DialectOptions = table_files.PLAIN,
+    options: DialectOptions = PLAIN,
 ) -> Labelled:
     """Reads the rows that have a target.
 
@@ -98,7 +98,7 @@ def draw_labelled(
     *,
     most: Callable[[pa.Table], int],
     seed: int,
-    options: DialectOptions = table_files.PLAIN,
+    options: DialectOptions = PLAIN,
     report: Callable[[int], None] = lambda _: None,
 ) -> DrawnRows:
     """Read a table in one pass, and of a large one draw rows at random, those first that have every target.

@@ -5,14 +5,12 @@ A table is a `pyarrow.Table`, whatever it came from. Files are text (CSV, TSV, .
 of one format.
 """
 
-import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -22,23 +20,14 @@ from ncprior.data.column_types import csv_table, plain, plain_type
 from ncprior.data.formats import arrow as arrow_files
 from ncprior.data.formats import csv as csv_tables
 from ncprior.data.formats import excel, json_lines, typed
-from ncprior.data.formats.dialect import DialectOptions
+from ncprior.data.formats.dialect import PLAIN, DialectOptions
 from ncprior.data.frames import check_names, one_line
+from ncprior.data.table_parts import INFERRED, TEXT, Part, explained_reading, files_of, format_of
 from ncprior.errors import UserError
 from ncprior.files import explained, written, written_once
 
-FORMATS = {
-    **{".csv": "CSV", ".tsv": "TSV", ".parquet": "Parquet", ".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow"},
-    **{".csv.gz": "CSV", ".csv.bz2": "CSV", ".tsv.gz": "TSV", ".tsv.bz2": "TSV", ".txt": "text", ".dat": "text"},
-    **{".jsonl": "JSON lines", ".ndjson": "JSON lines", ".jsonl.gz": "JSON lines", ".xlsx": "Excel", ".xlsm": "Excel"},
-}
-_TEXT = ("CSV", "TSV", "text")
-_INFERRED = (*_TEXT, "JSON lines", "Excel")
-"""Formats whose types are found from their values."""
 STANDARD = "-"
 """The name of standard input and output."""
-PLAIN = DialectOptions()
-"""Nothing is known about text files."""
 
 
 def read(
@@ -79,7 +68,7 @@ def stream(
         options: What is known about the dialect of text files.
         units: Only these `units` of the table, which may have no rows; columns and types are still those of the whole.
     """
-    parts = _parts(Path(path))
+    parts = files_of(Path(path))
     wanted = _wanted(Path(path), parts, columns, schema or {}, options)
     chosen = [Unit(number) for number in range(len(parts))] if units is None else units
     blocks = (
@@ -110,13 +99,13 @@ def units(path: str | Path, least: int = 1, rows: int | None = None) -> list[Uni
     Raises:
         UserError: If a file cannot be read.
     """
-    parts = _parts(Path(path))
+    parts = files_of(Path(path))
     found: list[Unit] = []
     for number, part in enumerate(parts):
-        if _form(part.file) != "Parquet":
+        if format_of(part.file) != "Parquet":
             found.append(Unit(number))
             continue
-        with _found(part.file, PLAIN):
+        with explained_reading(part.file, PLAIN):
             about = pq.read_metadata(part.file)
         counts = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
         if rows is None and len(parts) >= least:
@@ -148,7 +137,7 @@ def schema_of(
 
     Columns that can be read in two ways are text here: whether they are wanted is not known yet.
     """
-    return _wanted(Path(path), _parts(Path(path)), columns, schema or {}, options, strict=False)
+    return _wanted(Path(path), files_of(Path(path)), columns, schema or {}, options, strict=False)
 
 
 def dialect_in_words(path: str | Path, options: DialectOptions = PLAIN) -> str:
@@ -157,20 +146,20 @@ def dialect_in_words(path: str | Path, options: DialectOptions = PLAIN) -> str:
     Raises:
         UserError: If the file cannot be read, or an option is given that means nothing for it.
     """
-    part = _parts(Path(path))[0]
-    form = _form(part.file) or ""
+    part = files_of(Path(path))[0]
+    form = format_of(part.file) or ""
     for name, forms in _OPTIONS.items():
         field = {"sep": "separator", "header-row": "header_row"}.get(name, name)
         if getattr(options, field) not in (None, "") and form not in forms:
             raise UserError(f"--{name} is not for {form} files, such as {part.file}; leave it out")
-    with _found(part.file, options):
-        if form in _TEXT:
+    with explained_reading(part.file, options):
+        if form in TEXT:
             return csv_tables.dialect_of(part.file, options).in_words()
         return excel.read(part.file, options).in_words() if form == "Excel" else ""
 
 
 _OPTIONS = {
-    **{"sep": _TEXT, "encoding": _TEXT, "header-row": (*_TEXT, "Excel"), "decimal": _INFERRED, "dates": _INFERRED},
+    **{"sep": TEXT, "encoding": TEXT, "header-row": (*TEXT, "Excel"), "decimal": INFERRED, "dates": INFERRED},
     "sheet": ("Excel",),
 }
 """Formats for which the options of a dialect mean something."""
@@ -240,64 +229,9 @@ def _standard_output() -> Callable[[pa.Table], None]:
     return append
 
 
-class _Part(NamedTuple):
-    """A file of a table, and the columns that the names of its folders stand for."""
-
-    file: Path
-    folders: dict[str, str]
-
-
-def _parts(path: Path) -> list[_Part]:
-    """The file itself, or the tables in a folder by name."""
-    with _found(path, PLAIN):
-        size = path.stat().st_size
-        if not path.is_dir():
-            if _form(path) is None:
-                raise UserError(f"{path}: unknown kind of file; its name should end in one of {', '.join(FORMATS)}")
-            if size == 0:
-                raise UserError(f"{path}: the file is empty; give one with a table in it")
-            return [_Part(path, {})]
-        found = list(_inside(path, {}))
-    if not found:
-        raise UserError(f"{path}: no tables in this folder; their names should end in one of {', '.join(FORMATS)}")
-    if len(forms := sorted({_form(part.file) or "" for part in found})) > 1:
-        raise UserError(f"{path}: a folder of {' and '.join(forms)} files; keep files of one kind only")
-    for part in found:
-        if part.folders.keys() != found[0].folders.keys():
-            raise UserError(f"{part.file}: lies in other folders than {found[0].file}; give all files the same ones")
-    return [_Part(one.file, part.folders) for part in found for one in _parts(part.file)]
-
-
-def _inside(path: Path, folders: dict[str, str]) -> Iterator[_Part]:
-    """The tables in a folder and in those in it that are called KEY=VALUE."""
-    for inside in sorted(path.iterdir()):
-        key, equals, value = inside.name.partition("=")
-        if inside.name[0] in "._":
-            continue
-        if inside.is_dir() and equals and key:
-            yield from _inside(inside, {**folders, unquote(key): unquote(value)})
-        elif inside.is_file() and _is_table(inside):
-            yield _Part(inside, folders)
-
-
-def _is_table(file: Path) -> bool:
-    """Whether a file in a folder is a part of its table: a .txt beside others may be a note."""
-    form = _form(file)
-    return form is not None and (form != "text" or not any(_form(one) not in (None, "text") for one in _beside(file)))
-
-
-def _beside(file: Path) -> list[Path]:
-    return [one for one in file.parent.iterdir() if one.name[0] not in "._"]
-
-
-def _form(file: Path) -> str | None:
-    """The format of a file, by its suffix."""
-    return next((form for ending, form in FORMATS.items() if file.name.lower().endswith(ending)), None)
-
-
 def _wanted(
     path: Path,
-    parts: Sequence[_Part],
+    parts: Sequence[Part],
     columns: Sequence[str] | None,
     types: Mapping[str, pa.DataType],
     options: DialectOptions,
@@ -310,7 +244,7 @@ def _wanted(
     for part, found in zip(parts, schemas, strict=True):
         check_names(f"{part.file}", found.names, names)
     chosen = [pa.schema([found.field(name) for name in names], found.metadata) for found in schemas]
-    merged = _merged(path, chosen, inferred=_form(parts[0].file) in _INFERRED)
+    merged = _merged(path, chosen, inferred=format_of(parts[0].file) in INFERRED)
     whole = {key: _folder_type(part.folders[key] for part in parts) for key in parts[0].folders if key in names}
     for key, kind in whole.items():
         merged = merged.set(names.index(key), pa.field(key, kind))
@@ -318,7 +252,7 @@ def _wanted(
 
 
 def _schema(
-    part: _Part,
+    part: Part,
     columns: Sequence[str] | None,
     types: Mapping[str, pa.DataType],
     options: DialectOptions,
@@ -326,8 +260,8 @@ def _schema(
     strict: bool,
 ) -> pa.Schema:
     """Names and plain types of all columns of a file."""
-    file, form = part.file, _form(part.file)
-    with _found(file, options):
+    file, form = part.file, format_of(part.file)
+    with explained_reading(file, options):
         if form == "Parquet":
             found = pq.read_schema(file)
         elif form == "Arrow":
@@ -341,7 +275,7 @@ def _schema(
             found = csv_tables.schema(file, columns, types, options, strict=strict)
     own = [pa.field(field.name, plain_type(field.type), metadata=field.metadata) for field in found]
     folders = [pa.field(key, pa.string()) for key in part.folders if key not in found.names]
-    return pa.schema([*own, *folders], metadata=found.metadata if form in _INFERRED else None)
+    return pa.schema([*own, *folders], metadata=found.metadata if form in INFERRED else None)
 
 
 def _folder_type(values: Iterable[str]) -> pa.DataType:
@@ -360,13 +294,13 @@ def _merged(path: Path, schemas: Sequence[pa.Schema], *, inferred: bool) -> pa.S
 
 
 def _blocks(
-    part: _Part, schema: pa.Schema, rows: int, options: DialectOptions, *, groups: Sequence[int] | None = None
+    part: Part, schema: pa.Schema, rows: int, options: DialectOptions, *, groups: Sequence[int] | None = None
 ) -> Iterator[pa.Table]:
     """The wanted columns of one file, or of row groups of it, block by block, in the wanted types."""
-    file, form = part.file, _form(part.file)
+    file, form = part.file, format_of(part.file)
     added = {name: value for name, value in part.folders.items() if name in schema.names}
     own = pa.schema([field for field in schema if field.name not in added], metadata=schema.metadata)
-    with ExitStack() as opened, _found(file, options):
+    with ExitStack() as opened, explained_reading(file, options):
         if form == "Parquet":
             parquet = opened.enter_context(pq.ParquetFile(file))
             batches = parquet.iter_batches(min(rows, 1 << 18), row_groups=groups, columns=own.names)
@@ -400,28 +334,3 @@ def in_pieces(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
         waiting = waiting.slice(whole)
     if waiting is not None and waiting.num_rows:
         yield waiting
-
-
-@contextmanager
-def _found(file: Path, options: DialectOptions) -> Iterator[None]:
-    """Turn errors of reading a file into a `UserError` with advice."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        close = difflib.get_close_matches(file.name, [at.name for at in file.parent.glob("*")], 3)
-        hint = f"did you mean {' or '.join(close)}?" if close else "check its name and folder"
-        raise UserError(f"{file}: no such file or folder; {hint}") from error
-    except PermissionError as error:
-        raise UserError(f"{file}: no permission to read it; ask its owner, or copy it to your own folder") from error
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{file}: has letters that are not {error.encoding}; say --encoding, or save it as UTF-8"
-        ) from error
-    except (pa.ArrowException, OSError) as error:
-        form, why = _form(file), None
-        if form in _TEXT:
-            why = csv_tables.reason(file, str(error), options)
-        elif form == "JSON lines":
-            why = json_lines.reason(file, str(error))
-        damaged = f"not a {form} file, or damaged ({one_line(error)}); get it anew"
-        raise UserError(f"{file}: {why or damaged}") from error

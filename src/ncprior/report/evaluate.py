@@ -7,6 +7,7 @@ import numpy as np
 
 from ncprior.errors import UserError
 from ncprior.experiments import evaluate
+from ncprior.experiments.evaluate_results import Results, write_results
 from ncprior.experiments.records import Records
 from ncprior.experiments.variants import method_style, subject
 from ncprior.report import evaluate_figures, evaluate_tables
@@ -35,7 +36,7 @@ def evaluate_section(records: Records) -> Section:
     Raises:
         UserError: If every run failed.
     """
-    results = evaluate.write_results(records)
+    results = write_results(records)
     config, methods = results["config"], results["methods"]
     if not methods:
         raise UserError(f"{records.folder}: every run failed, the first one because {results['failed'][0]['failed']}")
@@ -70,7 +71,7 @@ def evaluate_section(records: Records) -> Section:
     )
 
 
-def _pictures(results: evaluate.Results, test_rows: str) -> list[Picture]:
+def _pictures(results: Results, test_rows: str) -> list[Picture]:
     methods, target = results["methods"], results["config"]["target"]
     unit = label(target)
     trust = Picture(
@@ -106,7 +107,7 @@ def _pictures(results: evaluate.Results, test_rows: str) -> list[Picture]:
     return found
 
 
-def verdict(results: evaluate.Results, densities: dict[str, np.ndarray]) -> str:
+def verdict(results: Results, densities: dict[str, np.ndarray]) -> str:
     """A sentence on what the numbers of the first network mean: its calibration, and its rank among the methods.
 
     Args:

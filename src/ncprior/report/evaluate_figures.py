@@ -8,14 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator, StrMethodFormatter
 
-from ncprior.experiments import evaluate
 from ncprior.experiments.conditional_coverage import EDGES, RANGES
+from ncprior.experiments.evaluate_results import MethodResult
 from ncprior.experiments.records import Summary
 from ncprior.experiments.variants import method_style
 from ncprior.report.styles import add_legend, figure_style, label, legend_lines, new_panels
 
 Detected = Literal["detection", "shuffled", "far"]
-Methods = dict[str, evaluate.MethodResult]
+Methods = dict[str, MethodResult]
 FEWEST_ROWS = 10
 """Groups by familiarity that have fewer rows are not drawn: chance alone would say how many are covered."""
 _BEHIND = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ncprior.experiments import evaluate
 from ncprior.experiments.conditional_coverage import RANGES
-from ncprior.experiments.evaluate import MethodResult, Metric
+from ncprior.experiments.evaluate_results import OF_PREDICTIONS, MethodResult, Metric, Results
 from ncprior.experiments.variants import method_style
 from ncprior.report.headline import Compared, settled
 from ncprior.report.sections import Cell, Table, name_cell, number
@@ -33,7 +32,7 @@ _GOALS: dict[Metric, float] = {
 """The best value of every metric that has one."""
 
 
-def tables(results: evaluate.Results, test_rows: str) -> list[Table]:
+def tables(results: Results, test_rows: str) -> list[Table]:
     """All tables of a run.
 
     Args:
@@ -52,12 +51,12 @@ def tables(results: evaluate.Results, test_rows: str) -> list[Table]:
     return [*found, _splits_table(results)]
 
 
-def densities(results: evaluate.Results) -> dict[str, np.ndarray]:
+def densities(results: Results) -> dict[str, np.ndarray]:
     """NLPD of each method on each split ``[splits]``, mean over the seeds; NaN where a seed failed."""
     return {name: np.array(of["values"]["nlpd"], float).mean(1) for name, of in results["methods"].items()}
 
 
-def _scores_table(results: evaluate.Results) -> Table:
+def _scores_table(results: Results) -> Table:
     note = (
         f"Mean ± standard deviation over splits and seeds, RMSE and CRPS in units of {results['config']['target']}. "
         "Lower is better, except for coverage, which is best at 0.9. NLPD is the most informative: it rewards accurate "
@@ -65,10 +64,10 @@ def _scores_table(results: evaluate.Results) -> Table:
         "process learns from at most 2,000 rows. Of quantiles and conformal intervals the 90% interval is exact, and "
         "NLPD and CRPS are those of the normal that has it."
     )
-    return _by_method("Methods", note, results, evaluate.OF_PREDICTIONS)
+    return _by_method("Methods", note, results, OF_PREDICTIONS)
 
 
-def _detection_table(results: evaluate.Results, test_rows: str) -> Table:
+def _detection_table(results: Results, test_rows: str) -> Table:
     note = (
         f"How often a row unlike those of training is more doubtful than one like them: {test_rows}, rows with each "
         "column shuffled by itself, and rows with one number moved by four standard deviations. 0.5 is chance, 1 is "
@@ -83,7 +82,7 @@ def _detection_table(results: evaluate.Results, test_rows: str) -> Table:
     return _by_method("Rows unlike those of training", note, results, ("detection", "shuffled", "far"), extra)
 
 
-def _refusal_table(results: evaluate.Results) -> Table:
+def _refusal_table(results: Results) -> Table:
     methods = results["methods"]
     note = (
         "Whether a method is unsure where it is wrong, on the test rows: Spearman's correlation of the absolute error "
@@ -103,7 +102,7 @@ def _refusal_table(results: evaluate.Results) -> Table:
     )
 
 
-def _familiarity_table(results: evaluate.Results) -> Table:
+def _familiarity_table(results: Results) -> Table:
     header = ["Method", *(f"{low:g} to {high:g}" for low, high in RANGES)]
     rows = []
     for name, of in results["methods"].items():
@@ -150,7 +149,7 @@ def _worth_table(ncp: MethodResult, without: MethodResult) -> Table:
     return Table("With and without NCP", note, ["", "NCP", "Without NCP", "Difference", "Verdict"], rows)
 
 
-def _splits_table(results: evaluate.Results) -> Table:
+def _splits_table(results: Results) -> Table:
     """The NLPD of each method on each split."""
     names, by_method = list(results["methods"]), densities(results)
     rows = []
@@ -165,7 +164,7 @@ def _splits_table(results: evaluate.Results) -> Table:
 
 
 def _by_method(
-    title: str, note: str, results: evaluate.Results, metrics: Sequence[Metric], *extras: tuple[str, list[Cell]]
+    title: str, note: str, results: Results, metrics: Sequence[Metric], *extras: tuple[str, list[Cell]]
 ) -> Table:
     """A table with a row for each method: metrics that any method has, the best marked, and further columns."""
     methods = results["methods"]

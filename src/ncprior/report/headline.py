@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ncprior.experiments import evaluate
-from ncprior.experiments.evaluate import MethodResult
+from ncprior.experiments.evaluate_results import MethodResult, Results
 from ncprior.experiments.variants import method_style, subject
 from ncprior.report.claims.verdicts import FEWEST_SEEDS, Verdict, judge, lower
 
@@ -37,7 +37,7 @@ class Settled(NamedTuple):
     why: str
 
 
-def lead(results: evaluate.Results) -> str:
+def lead(results: Results) -> str:
     """The results in two or three sentences for people who know no statistics."""
     methods, target = results["methods"], results["config"]["target"]
     name = subject(methods)
@@ -62,7 +62,7 @@ def lead(results: evaluate.Results) -> str:
     return said
 
 
-def findings(results: evaluate.Results) -> list[Finding]:
+def findings(results: Results) -> list[Finding]:
     """What the numbers say about the first network, compared with the best other method: good news first."""
     methods = results["methods"]
     name = subject(methods)
@@ -76,7 +76,7 @@ def findings(results: evaluate.Results) -> list[Finding]:
     return sorted((one for one in found if one), key=lambda one: [True, None, False].index(one.good))
 
 
-def in_words(results: evaluate.Results) -> list[str]:
+def in_words(results: Results) -> list[str]:
     """The findings as lines, the good ones first."""
     words = {True: "good", None: "unclear", False: "not so good"}
     return [f"{words[one.good]}: {one.text}" for one in findings(results)]

@@ -2,12 +2,10 @@
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
@@ -15,7 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
-from ncprior.core.acquisition import Acquisition, Draw, Score
+from ncprior.core.acquisition import Score
 from ncprior.core.input_priors import InputPrior
 from ncprior.core.methods import Method
 from ncprior.data.encoding import Encoder
@@ -23,11 +21,13 @@ from ncprior.data.frames import as_table, is_frame
 from ncprior.data.labelled import check_inputs
 from ncprior.errors import UserError
 from ncprior.processes import check_process
-from ncprior.tables import batch_features, candidates, saving
+from ncprior.tables import saving
 from ncprior.tables.arguments import TableLike, TargetsLike, targets_of, unlabelled_rows, weighted
-from ncprior.tables.batches import DEFAULT_RULE, RULES, acquisitions
+from ncprior.tables.batch_features import output_weights_for, sample_functions
+from ncprior.tables.batches import DEFAULT_RULE
 from ncprior.tables.calibration import Calibration
-from ncprior.tables.constraints import Constraints, score_for_cost
+from ncprior.tables.choice import Request, choose, excluded_rows
+from ncprior.tables.constraints import Constraints
 from ncprior.tables.fitted import Fitted
 from ncprior.tables.fitting import continue_fit, fit
 from ncprior.tables.options import FitOptions
@@ -276,10 +276,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         (2,)
         """
         check_is_fitted(self)
-        fitted = self.fitted_
-        prediction = fitted.predict(table, first_row)
-        unit = (fitted.target_shift, fitted.target_scale)
-        return Distribution(prediction, *unit, fitted.flat, fitted.familiarity, fitted.conformal)
+        return Distribution.of(self.fitted_, table, first_row)
 
     def information_gain(self, X: TableLike) -> np.ndarray:  # noqa: N803
         """The expected information gain of a label for each row ``[rows]``, in nats per output."""
@@ -332,58 +329,17 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             UserError: If arguments have no meaning, or the method does not have what the rule needs.
         """
         table = self._table(X_pool)
-        excluded = np.zeros(table.num_rows, bool) if exclude is None else np.asarray(exclude, bool)
-        if excluded.shape != (table.num_rows,):
-            raise UserError(f"exclude has shape {excluded.shape}; give one value for each of {table.num_rows} rows")
-        constraints = Constraints.of(table.num_rows, cost, per)
-        left = constraints.most(~excluded)
-        if not left:
-            raise UserError("cannot pick a row: the pool has none that may be picked; give more, or exclude fewer")
-        if not 1 <= n <= left:
-            limit = f", {constraints.per_group} of a group at most" if per is not None else ""
-            raise UserError(f"cannot pick {n} rows: {left} rows can be picked{limit}; choose n from 1 to {left}")
-        if not temperature >= 0:
-            raise UserError(f"temperature must be at least 0, got {temperature}")
-        seed = int(check_random_state(random_state).randint(2**31 - 1))
-        key = jax.random.key(seed)
-        if not callable(acquisition) and acquisition in RULES:
-            if temperature:
-                raise UserError(
-                    f"temperature is for scores of rows, and {acquisition} is a rule for batches; leave it out"
-                )
-            fitted = self.fitted_
-            rows = None if labelled is None else fitted.encoder.transform(self._table(labelled))
-            most = max(candidates.CANDIDATES, n)
-            pick = partial(
-                batch_features.pick_batch,
-                RULES[acquisition],
-                fitted,
-                count=n,
-                key=key,
-                labelled=rows,
-                output_weights=batch_features.output_weights_for(acquisition, output_weights, fitted.spec.outputs),
-            )
-            if table.num_rows <= most:
-                return pick(table, excluded=excluded, constraints=constraints)
-            drawn = candidates.of_table(fitted, table, most, excluded=excluded, labelled=rows, seed=seed)
-            among = constraints.take(drawn.rows)
-            among.check_enough(n)
-            return drawn.rows[pick(table.take(drawn.rows), weights=drawn.weights, constraints=among)]
-        if not callable(acquisition) and acquisition not in acquisitions():
-            names = ", ".join(acquisitions())
-            raise UserError(f"unknown acquisition {acquisition!r}: choose from {names}, or give a score's function")
-        pieces = (table.slice(start, candidates.PIECE) for start in range(0, table.num_rows, candidates.PIECE))
-        each = batch_features.output_weights_for(acquisition, output_weights, self.fitted_.spec.outputs)
-        scores = np.concatenate([self.predict_piece(piece).score(acquisition, each) for piece in pieces])
-        if np.isnan(scores).any():
-            raise UserError(f"acquisition {acquisition!r} gives scores that are no numbers; mend it")
-        logits = score_for_cost(scores.astype(np.float32), constraints.cost, acquisition, temperature)
-        draw: Draw = "without_replacement" if temperature or acquisition == "random" else "greedy"
-        # With groups some of the best are left out, so that all rows are put in order.
-        ordered = n if constraints.groups is None else int((~excluded).sum())
-        by_score = Acquisition(draw=draw)
-        order = by_score.pick(jnp.asarray(logits, jnp.float32), jnp.asarray(excluded), ordered, key=key)
-        return constraints.within(np.asarray(order))[:n]
+        request = Request(
+            count=n,
+            acquisition=acquisition,
+            temperature=temperature,
+            excluded=excluded_rows(table.num_rows, exclude),
+            constraints=Constraints.of(table.num_rows, cost, per),
+            output_weights=output_weights_for(acquisition, output_weights, self.fitted_.spec.outputs),
+            seed=int(check_random_state(random_state).randint(2**31 - 1)),
+        )
+        rows = None if labelled is None else self.fitted_.encoder.transform(self._table(labelled))
+        return choose(self.fitted_, table, request, labelled=rows)
 
     def sample_functions(self, X: TableLike, n: int = 20, *, random_state: RandomState = None) -> np.ndarray:  # noqa: N803
         """Draw functions from the belief over the mean, evaluated at these rows.
@@ -399,7 +355,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         """
         key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
         table = self._table(X)
-        functions = batch_features.sample_functions(self.fitted_, table, n, key)
+        functions = sample_functions(self.fitted_, table, n, key)
         return functions[..., 0] if self.fitted_.flat else functions
 
     def save(self, path: str | Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ncprior.data import column_values, table_files
-from ncprior.data.formats.dialect import DialectOptions
+from ncprior.data.formats.dialect import PLAIN, DialectOptions
 from ncprior.errors import UserError
 from ncprior.tables import batch_features, candidates
 from ncprior.tables.batches import RULES
@@ -85,7 +85,7 @@ class Picker:
     temperature: float = 0.0
     seed: int = 0
     id_column: str | None = None
-    options: DialectOptions = table_files.PLAIN
+    options: DialectOptions = PLAIN
     compared: int | None = None
     cost: str | None = None
     per: PerGroup | None = None

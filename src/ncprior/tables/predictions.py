@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+import pyarrow as pa
 from jax import Array
 from numpy.typing import ArrayLike
 
@@ -14,6 +15,7 @@ from ncprior.errors import UserError
 from ncprior.tables.conformal import NOTHING, Conformal
 from ncprior.tables.custom_parts import check_score
 from ncprior.tables.familiarity import Familiarity, novelty
+from ncprior.tables.fitted import Fitted
 from ncprior.tables.programs import CDF, LOG_PROB, MEAN, NOISE, QUANTILE, STD, UNCERTAINTY, chunked
 
 
@@ -26,6 +28,13 @@ class Distribution(NamedTuple):
     flat: bool
     reference: Familiarity  # scores of rows that are like those of training
     conformal: Conformal = NOTHING  # errors of such rows
+
+    @classmethod
+    def of(cls, fitted: Fitted, table: pa.Table, first_row: int = 1) -> "Distribution":
+        """What a fitted estimator predicts for a table, whose first row has this number in error messages."""
+        prediction = fitted.predict(table, first_row)
+        unit = (fitted.target_shift, fitted.target_scale)
+        return cls(prediction, *unit, fitted.flat, fitted.familiarity, fitted.conformal)
 
     def _values(self, function: Callable[..., Array], *arrays: np.ndarray) -> np.ndarray:
         return np.asarray(chunked(function, self.standardised, *arrays), np.float64)

@@ -68,6 +68,10 @@ class DialectOptions:
                 raise UserError(what) from error
 
 
+PLAIN = DialectOptions()
+"""Nothing is known about text files."""
+
+
 @dataclass(frozen=True)
 class Dialect:
     """The layout of a file.
