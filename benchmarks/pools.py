@@ -141,13 +141,22 @@ def run(arguments: list[str]) -> Run:
 
 
 def flops_of_a_row(model: Path) -> int:
-    """Multiplies and additions of all members' layers; everything else is overhead."""
+    """Multiplies and additions of the layers of all members and contrast networks; everything else is overhead.
+
+    Members without quantile features leave out the part of their first layer that would read these.
+    """
     import jax
 
     from ncprior.tables.estimator import NCPRegressor
 
-    leaves = jax.tree.leaves(NCPRegressor.load(model).fitted_.weights)
-    return sum(2 * leaf.size for leaf in leaves if leaf.ndim == 3)  # members, outputs, inputs
+    fitted = NCPRegressor.load(model).fitted_
+    assert fitted.contrast is not None
+    trunks: list[Any] = [fitted.weights.trunk, fitted.contrast.weights.trunk]
+    features = trunks[0].features
+    networks = [trunk.trunk for trunk in trunks], fitted.weights.heads, fitted.contrast.weights.heads
+    kernels = sum(leaf.size for leaf in jax.tree.leaves(networks) if leaf.ndim == 3)  # members, inputs, outputs
+    unused = np.count_nonzero(features.quantile_scale == 0) * features.lower[0].size * fitted.spec.settings.hidden[0]
+    return int(2 * (kernels - unused))
 
 
 def measure(command: str, model: Path, table: Path, rows: int) -> dict[str, Any]:

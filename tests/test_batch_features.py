@@ -32,7 +32,7 @@ def test_batch_features_have_the_variance_of_the_mean_in_every_method(method, ou
         share=np.float32([0.5, 0.3, 0.2]),
     )
     phi = np.asarray(engine.features(weights, calibration, inputs))
-    wanted = np.asarray(engine.predict(weights, calibration, inputs).uncertainty)
+    wanted = np.asarray(engine.predict(engine.on_device(weights), calibration, inputs).uncertainty)
     np.testing.assert_allclose((phi**2).sum(1), (wanted**2).mean(1), rtol=1e-3)
 
 

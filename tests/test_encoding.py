@@ -118,6 +118,39 @@ def test_infinite_values_are_refused_by_row():
         Encoder.fit(pa.table({"a": [1.0, 2.0]})).transform(pa.table({"a": [1.0, np.inf]}), first_row=101)
 
 
+def test_numbers_are_the_same_alone_together_and_as_an_array():
+    """Columns of float64 are encoded together, those of float32 one by one; both as the rows of an array are."""
+    rng = np.random.default_rng(0)
+    train = pa.table(
+        {name: rng.normal(size=50).astype(np.float32).astype(float) for name in "abcd"} | {"e": [1.0] * 50}
+    )
+    train = train.set_column(1, "b", pa.array([None, *train["b"].to_pylist()[1:]], pa.float64()))
+    encoder = Encoder.fit(train)
+    rows = (10 ** rng.uniform(-2, 3, size=(300_000, 5)) * rng.choice([-1, 1], size=(300_000, 5))).astype(np.float32)
+    rows[rng.uniform(size=rows.shape) < 0.1] = np.nan
+    together = pa.table({name: pa.array(rows[:, i].astype(float)) for i, name in enumerate("abcde")})
+    alone = pa.table({name: pa.array(rows[:, i]) for i, name in enumerate("abcde")})
+    some = alone.set_column(2, "c", together["c"]).set_column(3, "d", together["d"])
+    expected = encoder.transform(alone)
+    assert expected[:, :-1].any(0).all()
+    assert 0 < expected[:, -1].mean() < 1
+    for found in (encoder.transform(together), encoder.transform(some), encoder.transform_numbers(rows)):
+        np.testing.assert_array_equal(found, expected)
+    assert encoder.only_numbers
+    assert not Encoder.fit(pa.table({"a": [1.0, 2.0], "b": ["x", "y"]})).only_numbers
+
+
+def test_infinite_values_among_many_rows_and_columns_are_found():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(200_000, 3))
+    encoder = Encoder.fit(as_table(rows))
+    rows[150_003, 1] = np.inf
+    with pytest.raises(UserError, match="infinite value in column 'x1', row 150014:"):
+        encoder.transform(as_table(rows), first_row=11)
+    with pytest.raises(UserError, match="infinite value in column 'x1', row 300007:"):
+        encoder.transform(as_table(rows), first_row=2 * np.arange(200_000) + 1)
+
+
 @pytest.mark.parametrize(
     ("values", "seconds"),
     [

@@ -9,6 +9,7 @@ import jax
 import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -89,10 +90,70 @@ def test_predictions_do_not_depend_on_other_rows_nor_compile_again(fitted, compi
     whole = fitted.predict(X)
     for rows in (1, 63, 64, 65, 700):
         np.testing.assert_allclose(fitted.predict(X[:rows]), whole[:rows], rtol=1e-6)
+    assert [name for name in compiled if "predict" in name]
     del compiled[:]
     for rows in (2, 66, 900, 1800):
         fitted.predict(X[:rows], return_std=True)
-    assert not [name for name in compiled if "_predict" in name]
+    assert compiled == []
+
+
+def test_a_row_is_predicted_by_one_program(fitted, monkeypatch):
+    """Contrast networks and members together; mean, noise and uncertainty have nothing to compile."""
+    fitted.predict([[0.0]])
+    called = []
+    whole = jax.stages.Compiled.__call__
+    monkeypatch.setattr(jax.stages.Compiled, "__call__", lambda self, *args: called.append(self) or whole(self, *args))
+    one = fitted.predict_distribution(np.zeros((1, 1)))
+    assert np.isfinite([one.mean, one.std, one.noise, one.uncertainty, one.familiarity]).all()
+    assert len(called) == 1
+
+
+def test_numbers_are_predicted_the_same_as_an_array_a_frame_and_a_table(compiled):
+    """Few rows of numbers take a shorter way, where they are as in training; all others are looked at as ever."""
+    rng = np.random.default_rng(0)
+    rows, y = rng.normal(size=(60, 3)), rng.normal(size=60)
+    names = ["a", "b", "c"]
+    frame = pd.DataFrame(rows, columns=names)
+    models = [NCPRegressor(**SMALL).fit(x, y) for x in (rows, frame)]
+    few = rows[:5].copy()
+    few[1, 2] = np.nan
+    as_array, as_frame = (
+        models[0].predict_distribution(few),
+        models[1].predict_distribution(frame.where(frame.notna())[:5]),
+    )
+    table = pa.table({f"x{i}": few[:, i] for i in range(3)})
+    del compiled[:]
+    for one in (few.astype(object), few.tolist(), np.asfortranarray(few)):
+        np.testing.assert_array_equal(models[0].predict_distribution(one).std, as_array.std)
+    np.testing.assert_array_equal(models[0].predict_piece(table).std, as_array.std)
+    for one in (frame[:5][["c", "a", "b"]], frame[:5].assign(d=1.0), pa.table(frame[:5]), frame[:5].astype(object)):
+        np.testing.assert_array_equal(models[1].predict(one), as_frame.mean)
+    single = frame[:5].astype(np.float32)
+    np.testing.assert_array_equal(models[1].predict(single), models[1].predict(single.astype(float)))
+    assert compiled == []
+    few[2, 0] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        models[0].predict(few)
+    with pytest.raises(UserError, match="infinite value in column 'a', row 3"):
+        models[1].predict(pd.DataFrame(few, columns=names))
+    with pytest.raises(ValueError, match="expecting 3 features"):
+        models[0].predict(rows[:, :2])
+    with pytest.raises(ValueError, match="0 sample"):
+        models[0].predict(rows[:0])
+    with pytest.raises(UserError, match="lacks columns of training: 'c'"):
+        models[1].predict(frame[["a", "b"]])
+    with pytest.warns(UserWarning, match="feature names"):
+        models[1].predict(rows[:1])
+
+
+def test_models_that_take_turns_keep_their_own_weights():
+    rng = np.random.default_rng(0)
+    rows, y = rng.normal(size=(60, 2)), rng.normal(size=60)
+    models = [NCPRegressor(**SMALL | {"random_state": seed}).fit(rows, y) for seed in range(6)]
+    first = [model.predict(rows[:1]) for model in models]
+    assert len({float(one[0]) for one in first}) == 6
+    for _ in range(2):
+        np.testing.assert_array_equal([model.predict(rows[:1]) for model in models], first)
 
 
 def test_suggests_rows_where_it_is_uncertain(fitted):
@@ -490,7 +551,7 @@ def test_a_fork_says_that_it_cannot_compute(fitted):
         heard = []
         for action in (
             lambda: fitted.predict([[0.0]]),
-            lambda: prediction.mean,
+            lambda: prediction.quantile(0.5),
             lambda: fitted.suggest([[0.0]], n=1),
             lambda: NCPRegressor(**SMALL).fit([[0.0], [1.0], [2.0]], [0, 1, 2]),
         ):

@@ -18,6 +18,8 @@ from ncprior.core.networks import (
     Ood,
     PointMean,
     glorot_uniform,
+    transposed_kernels,
+    with_transposed_layers,
 )
 
 KEY = jax.random.key(0)
@@ -232,6 +234,21 @@ def test_many_rows_are_predicted_as_each_of_them():
     for leaf, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert leaf.shape == other.shape
         np.testing.assert_allclose(leaf, other, rtol=1e-4, atol=1e-5)
+
+
+def test_transposed_kernels_give_the_same():
+    """Also for the first inputs alone, for one row, and with several networks on a leading axis."""
+    network = Network(MLP.init(5, (7, 4), key=KEY), {"mean": PointMean.init(4, 2, key=KEY)})
+    rows = jnp.asarray(np.random.default_rng(0).normal(size=(3, 5)), jnp.float32)
+    turned = transposed_kernels(network)
+    assert [layer.kernel.shape for layer in turned.trunk.layers] == [(7, 5), (4, 7)]
+    read = with_transposed_layers(turned)
+    np.testing.assert_allclose(read.predict(rows)["mean"].mean, network.predict(rows)["mean"].mean, rtol=1e-5)
+    np.testing.assert_allclose(read(rows[0])["mean"].mean, network(rows[0])["mean"].mean, rtol=1e-5)
+    few = [whole.trunk.first_inputs_only(2)(rows[0, :2]) for whole in (read, network)]
+    np.testing.assert_allclose(*few, rtol=1e-5)
+    two = transposed_kernels(jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf]), network))
+    np.testing.assert_array_equal(two.trunk.layers[0].kernel[1], 2 * network.trunk.layers[0].kernel.T)
 
 
 @pytest.mark.parametrize(

@@ -420,6 +420,31 @@ def test_an_error_leaves_the_old_file(tmp_path, name, error):
     assert inside(tmp_path) == [name]
 
 
+def test_columns_of_a_file_have_a_dictionary_where_values_repeat(tmp_path):
+    """Numbers that all differ would take longer to write, and more room, with one."""
+    rng = np.random.default_rng(0)
+    table = pa.table(
+        {
+            "id": np.arange(70_000),
+            "number": rng.normal(size=70_000),
+            "price": rng.integers(0, 30, 70_000) / 4,
+            "name": [f"row {i}" for i in range(70_000)],
+            "kind": pa.array(["a", "b", None, "c", "d"] * 14_000).dictionary_encode(),
+            "flag": [True, False] * 35_000,
+        }
+    )
+    with table_files.write(tmp_path / "rows.parquet") as append:
+        append(table)
+    group = pq.ParquetFile(tmp_path / "rows.parquet").metadata.row_group(0)
+    columns = [group.column(i) for i in range(group.num_columns)]
+    with_dictionary = {one.path_in_schema for one in columns if one.has_dictionary_page}
+    assert with_dictionary == {"price", "kind"}
+    assert pq.read_table(tmp_path / "rows.parquet").equals(table)
+    with table_files.write(tmp_path / "lists.parquet") as append:
+        append(pa.table({"list": [[1.5, 1.5]] * 9, "number": np.arange(9.0)}))
+    assert pq.ParquetFile(tmp_path / "lists.parquet").metadata.row_group(0).column(0).has_dictionary_page
+
+
 def test_nothing_written_is_no_file(tmp_path):
     with table_files.write(tmp_path / "out.csv"):
         pass

@@ -49,7 +49,8 @@ class Predictive(eqx.Module):
     @property
     def std(self) -> Float[Array, "*shape"]:
         """Standard deviation of the prediction, uncertainty and noise together."""
-        return jnp.hypot(self.noise, self.uncertainty)
+        noise, uncertainty = self.noise, self.uncertainty
+        return np.hypot(noise, uncertainty) if isinstance(noise, np.ndarray) else jnp.hypot(noise, uncertainty)
 
     def log_prob(self, y: Float[ArrayLike, "*shape"]) -> Float[Array, "*shape"]:
         """``ln p(y | x)``, in nats per unit of the target."""
@@ -76,6 +77,10 @@ class Predictive(eqx.Module):
     def interval(self, level: float = 0.9) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
         """The central interval that holds ``Y`` with probability ``level``."""
         return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
+
+
+def _root(variance: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    return np.sqrt(variance) if isinstance(variance, np.ndarray) else jnp.sqrt(variance)
 
 
 class Prediction(Predictive):
@@ -122,14 +127,13 @@ class MixturePrediction(Predictive):
     @property
     def noise(self) -> Float[Array, "*shape"]:
         """Root of the components' average noise variance."""
-        return jnp.sqrt(jnp.sum(self.weights * self.parts.noise**2, axis=-1))
+        return _root((self.weights * self.parts.noise**2).sum(axis=-1))
 
     @property
     def uncertainty(self) -> Float[Array, "*shape"]:
         """Root of the components' average uncertainty variance plus the variance of their means."""
         spread = (self.parts.mean - self.mean[..., None]) ** 2
-        variance = (self.weights * (self.parts.uncertainty**2 + spread)).sum(axis=-1)
-        return np.sqrt(variance) if isinstance(variance, np.ndarray) else jnp.sqrt(variance)
+        return _root((self.weights * (self.parts.uncertainty**2 + spread)).sum(axis=-1))
 
     def components(self) -> tuple[Float[Array, "*shape components"], Normal]:
         """The weights and the normals that they mix."""
@@ -199,9 +203,7 @@ def heavy_tailed(prediction: Predictive) -> MixturePrediction:
 
 def add_uncertainty(prediction: Prediction, std: Float[ArrayLike, "..."]) -> Prediction:
     """The prediction with independent uncertainty of this standard deviation besides its own."""
-    variance = prediction.uncertainty**2 + std**2
-    root = np.sqrt if isinstance(variance, np.ndarray) else jnp.sqrt
-    return Prediction(prediction.mean, prediction.noise, root(variance))
+    return Prediction(prediction.mean, prediction.noise, _root(prediction.uncertainty**2 + std**2))
 
 
 def with_minimum_std(prediction: MixturePrediction, std: float) -> MixturePrediction:

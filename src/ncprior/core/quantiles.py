@@ -10,7 +10,8 @@ from jax.scipy.special import ndtri
 from jaxtyping import Bool, Float, Int
 
 _ITERATIONS = 64
-"""Iterations, at most. With every third one a halving, the bracket is then below the precision of float32."""
+"""Iterations, at most. Each of them halves the error, or is followed by one that halves the bracket, so that one of the
+two is then below the precision of float32."""
 
 _PRECISION = 2e-6
 """Accepted error of a quantile, in standard deviations of a normal with the same slope."""
@@ -42,7 +43,8 @@ def invert_cdf(
     ``mean`` and ``std``, those of the distribution, say where to begin.
 
     A secant method on the scale of normal scores, on which a normal is a straight line and mixtures of normals are
-    nearly one: three or four steps are enough for most. Where a step leaves the bracket it is halved instead.
+    nearly one: four or five steps are enough for most. Where a step would leave the bracket, or the last one has not
+    halved the error, the bracket is halved instead.
     """
     wanted = ndtri(probability)
 
@@ -57,8 +59,10 @@ def invert_cdf(
         slope = jnp.where(state.iteration == 0, std, (state.point - state.before) / (score - state.score_before))
         secant = state.point + slope * (wanted - score)
         middle = 0.5 * (low + high)
-        usable = (secant > low) & (secant < high) & (state.iteration % 3 != 2)
-        found = (jnp.abs(score - wanted) <= _PRECISION) | ~((middle > low) & (middle < high)) | state.found
+        error, error_before = jnp.abs(score - wanted), jnp.abs(state.score_before - wanted)
+        converging = (state.iteration == 0) | (error <= 0.5 * error_before)
+        usable = (secant > low) & (secant < high) & converging
+        found = (error <= _PRECISION) | ~((middle > low) & (middle < high)) | state.found
         point = jnp.where(found, state.point, jnp.where(usable, secant, middle))
         keep = state.found
         return _Search(

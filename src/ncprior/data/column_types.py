@@ -19,6 +19,8 @@ from ncprior.errors import UserError
 def plain_type(type_: pa.DataType) -> pa.DataType:
     """The type in which a column of this type is kept."""
     is_ = pa.types
+    if is_.is_primitive(type_):
+        return type_
     if is_.is_string_view(type_):
         return pa.large_string()
     if is_.is_binary_view(type_):
@@ -39,7 +41,7 @@ def plain(table: pa.Table) -> pa.Table:
     """The table with every column in its plain type."""
     schema, columns = table.schema, None
     for i, type_ in enumerate(schema.types):
-        if (kept := plain_type(type_)) != type_ or pa.types.is_dictionary(type_):
+        if ((kept := plain_type(type_)) is not type_ and kept != type_) or pa.types.is_dictionary(type_):
             columns = table.columns if columns is None else columns
             columns[i] = pa.chunked_array([_plain(chunk) for chunk in columns[i].chunks], kept)
     return table if columns is None else pa.table(columns, names=schema.names)

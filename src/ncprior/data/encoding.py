@@ -7,6 +7,7 @@ The last column of the result flags rows with values that training never had, so
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -17,11 +18,10 @@ from ncprior.data import column_values
 from ncprior.data.column_values import RowNumbers
 from ncprior.data.formats.text_columns import habits, written
 from ncprior.data.frames import as_table
+from ncprior.data.number_columns import LARGEST, NumberColumns, compressed
 from ncprior.errors import UserError
 from ncprior.schema import Length, Range, conform
 
-_LARGEST = float(np.finfo(np.float64).max)
-_LINEAR = 3.0  # standardised values up to here stay as they are; those beyond grow with their logarithm
 _NORMAL_IQR = 1.349  # the interquartile range of a normal distribution with standard deviation 1
 _NAMED = 20  # columns that an error names, at most
 _CYCLES = ("day of year", "weekday", "time of day")  # of a date, each as sine and cosine
@@ -29,6 +29,9 @@ MOST_CATEGORIES = 50
 """Values of a category that have columns of their own, unless another number is given."""
 
 _MOST_COLUMNS, _MOST_TEXT = 20_000, 1 << 25  # of tables, and in the names of matrix columns
+
+
+_FLOAT64 = pa.float64()
 
 
 class Group(NamedTuple):
@@ -54,7 +57,7 @@ class Column:
     treatment: str
     parts: tuple[str, ...] = ()
     centre: float = 0.0
-    scale: Annotated[float, Range(0, _LARGEST, above=True)] = 1.0
+    scale: Annotated[float, Range(0, LARGEST, above=True)] = 1.0
     values: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     missing: bool = False
@@ -75,7 +78,7 @@ class Column:
         ):
             raise UserError(f"column {self.name!r:.80} is a {self.kind} and cannot have these values")
 
-    @property
+    @cached_property
     def layout(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Kinds of groups, each with the names of its matrix columns."""
         if self.kind == "category":
@@ -93,6 +96,11 @@ class Column:
         flags = ["is a bound"] if self.bounds else []
         flags += ["missing"] if self.missing and self.kind != "left out" else []
         return (*groups, *(("flag", (f"{self.name} {flag}",)) for flag in flags))
+
+    @cached_property
+    def width(self) -> int:
+        """How many matrix columns it has."""
+        return sum(len(names) for _, names in self.layout)
 
 
 @dataclass(frozen=True)
@@ -141,7 +149,7 @@ class Encoder:
         """
         some, columns, unseen, start = table.take(pa.array(rows)), [], [], 0
         for column in self.columns:
-            width = sum(len(names) for _, names in column.layout)
+            width = column.width
             if width:
                 column, lacking = _refit(column, some[column.name], width)
                 unseen += [start + position for position in lacking]
@@ -165,10 +173,41 @@ class Encoder:
         inside = (name for column in self.columns for _, names in column.layout for name in names)
         return (*inside, "unexpected")
 
-    @property
+    @cached_property
     def width(self) -> int:
         """The number of matrix columns."""
-        return len(self.names)
+        return sum(column.width for column in self.columns) + 1
+
+    @cached_property
+    def _places(self) -> tuple["_Place", ...]:
+        """The columns that are encoded, in the order of the matrix."""
+        places, start, numbers = [], 0, 0
+        for column in self.columns:
+            if column.kind != "left out":
+                plain = column.kind == "number" and not column.bounds
+                places.append(_Place(column, start, numbers if plain else None))
+                start, numbers = start + column.width, numbers + plain
+        return tuple(places)
+
+    @cached_property
+    def _numbers(self) -> NumberColumns:
+        """Those of them that are plain numbers."""
+        found = [place for place in self._places if place.number is not None]
+        value_at = [place.start if place.column.parts else -1 for place in found]
+        missing_at = [place.start + place.column.width - 1 if place.column.missing else -1 for place in found]
+        centre, scale = ([getattr(place.column, name) for place in found] for name in ("centre", "scale"))
+        arrays = (np.array(centre), np.array(scale), np.array(value_at, int), np.array(missing_at, int))
+        return NumberColumns(tuple(place.column.name for place in found), *arrays)
+
+    @cached_property
+    def only_numbers(self) -> bool:
+        """Whether all columns that are encoded are plain numbers."""
+        return all(place.number is not None for place in self._places)
+
+    @cached_property
+    def _used(self) -> np.ndarray:
+        """Which columns of the table are encoded."""
+        return np.flatnonzero([column.kind != "left out" for column in self.columns])
 
     def transform(self, table: pa.Table, *, first_row: RowNumbers = 1) -> np.ndarray:
         """The rows as a float32 matrix ``[rows, width]``.
@@ -177,20 +216,34 @@ class Encoder:
         `first_row`, which is for tables that are a piece of a larger one; or they are numbers of all rows.
         """
         table = as_table(table)
-        used = [column for column in self.columns if column.kind != "left out"]
         values = dict(zip(table.column_names, table.columns, strict=True))
-        if absent := [column.name for column in used if column.name not in values]:
+        if absent := [place.column.name for place in self._places if place.column.name not in values]:
             more = f" and {len(absent) - _NAMED:,} more" if len(absent) > _NAMED else ""
             listed = ", ".join(map(repr, absent[:_NAMED])) + more
             raise UserError(f"the table lacks columns of training: {listed}; add them")
         matrix = np.zeros((table.num_rows, self.width), np.float32)
-        start = 0
-        for column in used:
-            _check_unit(column, table.schema.field(column.name))
-            width = sum(len(names) for _, names in column.layout)
-            unexpected = _encode(column, values[column.name], matrix[:, start : start + width], first_row)
+        fields = dict(zip(table.column_names, table.schema, strict=True))
+        together: list[int] = []
+        for column, start, number in self._places:
+            _check_unit(column, fields[column.name])
+            if number is not None and values[column.name].type == _FLOAT64:
+                together.append(number)
+                continue
+            unexpected = _encode(column, values[column.name], matrix[:, start : start + column.width], first_row)
             matrix[unexpected, -1] = 1
-            start += width
+        if together:
+            columns = self._numbers if len(together) == len(self._numbers.names) else self._numbers.of(together)
+            columns.encode_table([values[name] for name in columns.names], matrix, first_row)
+        return matrix
+
+    def transform_numbers(self, rows: np.ndarray) -> np.ndarray:
+        """What `transform` gives for an array ``[rows, columns]`` with the columns of training.
+
+        For encoders with `only_numbers`: rows that come one by one are encoded in a tenth of the time.
+        """
+        numbers = rows.T[self._used].astype(np.float64, copy=False)
+        matrix = np.zeros((len(rows), self.width), np.float32)
+        self._numbers.encode(numbers, matrix)
         return matrix
 
     def to_json(self) -> dict[str, object]:
@@ -205,6 +258,14 @@ class Encoder:
             return conform(saved, cls, "encoder")
         except UserError as error:
             raise UserError(f"this does not describe an encoder ({error}); save it anew") from error
+
+
+class _Place(NamedTuple):
+    """A column that is encoded."""
+
+    column: Column
+    start: int  # its first column of the matrix
+    number: int | None  # its place among the plain numbers; None for others
 
 
 class Refitted(NamedTuple):
@@ -316,8 +377,8 @@ def _share(count: int, rows: int, what: str) -> str:
 
 def _check_unit(column: Column, field: pa.Field) -> None:
     """Raise if numbers are in another unit than in training; where one of the two is not known, it is the same."""
-    unit = written(field).unit
-    if unit and column.unit and unit != column.unit:
+    unit = written(field).unit if column.unit else ""
+    if unit and unit != column.unit:
         raise UserError(f"column {column.name!r} is in {unit}, but was in {column.unit} in training; convert it")
 
 
@@ -358,7 +419,7 @@ def _encode(column: Column, values: pa.ChunkedArray, out: np.ndarray, first_row:
         elif column.kind == "flag":
             filled.append(measured[part])
         else:
-            filled.append(_compressed(measured[part], column.centre, column.scale))
+            filled.append(compressed(measured[part], column.centre, column.scale))
     any_missing = missing.any()
     bounds = column_values.bounds_in(values)
     if column.bounds:
@@ -374,7 +435,7 @@ def _encode(column: Column, values: pa.ChunkedArray, out: np.ndarray, first_row:
 def _centre_and_scale(numbers: np.ndarray) -> tuple[float, float]:
     """Median, and a robust standard deviation from the interquartile range."""
     # A power of two, so that nothing is rounded, keeps differences of the largest numbers from overflowing.
-    shrink = 2.0**-4 if np.abs(numbers).max() > _LARGEST / 16 else 1.0
+    shrink = 2.0**-4 if np.abs(numbers).max() > LARGEST / 16 else 1.0
     lower, centre, upper = np.quantile(numbers * shrink, [0.25, 0.5, 0.75])
     scale = (upper - lower) / _NORMAL_IQR
     # Quartiles that differ by rounding alone are as good as equal, which is common: most values are the same.
@@ -382,17 +443,5 @@ def _centre_and_scale(numbers: np.ndarray) -> tuple[float, float]:
         deviation = numbers * shrink - centre
         largest = np.abs(deviation).max()
         scale = max(scale, largest * float(np.std(deviation / largest))) if largest > 0 else scale
-    scale = float(min(scale, _LARGEST * shrink) / shrink)
+    scale = float(min(scale, LARGEST * shrink) / shrink)
     return float(centre / shrink) + 0.0, scale if scale > 0 else 1.0  # 0 in place of -0
-
-
-def _compressed(numbers: np.ndarray, centre: float, scale: float) -> np.ndarray:
-    """Standardised values; large ones grow with their logarithm."""
-    with np.errstate(over="ignore"):
-        z = np.clip(numbers - centre, -_LARGEST, _LARGEST)
-        z /= scale
-    far = np.flatnonzero(np.abs(z) > _LINEAR)
-    if len(far):
-        size = np.minimum(np.abs(z[far]), _LARGEST)
-        z[far] = np.copysign(_LINEAR + np.log1p(size - _LINEAR), z[far])
-    return z

@@ -29,9 +29,9 @@ def as_table(data: object) -> pa.Table:
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as error:
         what = f"{type(data).__name__} cannot be read as a table ({one_line(error)})"
         raise UserError(f"{what}; give rows and columns of numbers, text or dates") from error
-    names = [str(name) for name in table.column_names]
+    names = table.column_names
     check_names("the table", names, ())
-    return plain(table if names == table.column_names else table.rename_columns(names))
+    return plain(table)
 
 
 def is_frame(data: object) -> bool:
@@ -53,10 +53,11 @@ def _is_data_set(data: object) -> bool:
 
 def check_names(where: str, names: Sequence[str], wanted: Sequence[str]) -> None:
     """Raise if a name stands for two columns, or a wanted column is not there."""
-    counts = Counter(names)
-    if twice := [name for name, count in counts.items() if count > 1]:
-        raise UserError(f"{where}: more than one column is called {twice[0]!r}; give each a name of its own")
-    if missing := [name for name in wanted if name not in counts]:
+    different = set(names)
+    if len(different) < len(names):
+        twice = Counter(names).most_common(1)[0][0]
+        raise UserError(f"{where}: more than one column is called {twice!r}; give each a name of its own")
+    if missing := [name for name in wanted if name not in different]:
         close = {match: None for name in missing for match in difflib.get_close_matches(name, names, 3, 0.5)}
         listed = ", ".join(map(repr, close or names[:9]))
         hint = f"did you mean {listed}?" if close else f"it has {listed}"

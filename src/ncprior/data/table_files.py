@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
@@ -198,7 +199,10 @@ def write(path: str | Path, *, once: bool = False) -> Iterator[Callable[[pa.Tabl
             table = csv_table(table) if csv else table
             if writer is None:
                 sink = draft.open("wb")
-                writer = (pa_csv.CSVWriter if csv else pq.ParquetWriter)(sink, table.schema)
+                if csv:
+                    writer = pa_csv.CSVWriter(sink, table.schema)
+                else:
+                    writer = pq.ParquetWriter(sink, table.schema, use_dictionary=_repeating(table))
             writer.write_table(table)
 
     with (written_once if once else written)(target) as draft:
@@ -213,6 +217,27 @@ def write(path: str | Path, *, once: bool = False) -> Iterator[Callable[[pa.Tabl
                 with suppress(Exception):  # after an error, closing fails again for the same reason
                     if opened is not None:
                         opened.close()
+
+
+_FIRST_VALUES = 1_024
+
+
+def _repeating(table: pa.Table) -> list[str] | bool:
+    """The columns whose first values repeat, or True for all.
+
+    A dictionary makes these smaller. Others it makes larger, and it takes most of the time of writing them.
+    """
+    if any(pa.types.is_nested(type_) for type_ in table.schema.types):
+        return True  # their parts are columns, too
+
+    def repeats(values: pa.ChunkedArray) -> bool:
+        try:
+            return 2 * pc.count_distinct(values, mode="all").as_py() <= len(values)
+        except pa.ArrowNotImplementedError:
+            return True
+
+    first = table.slice(0, _FIRST_VALUES)
+    return [name for name, values in zip(first.column_names, first.columns, strict=True) if repeats(values)]
 
 
 def _standard_output() -> Callable[[pa.Table], None]:

@@ -1,7 +1,8 @@
 """What an estimator is given: rows, targets and weights in the forms that people have them."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
 from ncprior.data.column_values import numbers
+from ncprior.data.encoding import Encoder
 from ncprior.data.frames import as_table, is_frame
 from ncprior.data.labelled import LARGEST
 from ncprior.errors import UserError
@@ -106,3 +108,34 @@ def unlabelled_rows(X: TableLike, table: pa.Table) -> pa.Table:  # noqa: N803
         what = f"X_unlabelled has {found.num_columns} columns, and X has {table.num_columns}"
         raise UserError(f"{what}; give rows with the columns of X")
     return found.rename_columns(table.column_names)
+
+
+_FEW_ROWS = 64
+"""Rows of a data frame that are cheap to look at as an array, at most, whatever they hold."""
+
+
+def plain_numbers(rows: Any, encoder: Encoder, names: Sequence[str] | np.ndarray | None) -> np.ndarray | None:
+    """The rows as an array, if they are finite or missing numbers with the columns of training in their order.
+
+    For rows that come one by one, tables and the checks of other data take longer than the networks.
+
+    Args:
+        rows: Rows to predict, of any kind.
+        encoder: The encoding of the columns.
+        names: Names of the columns of training, if they had any.
+
+    Returns:
+        An array for `Encoder.transform_numbers`; None if the rows need to be looked at.
+    """
+    if not encoder.only_numbers:
+        return None
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and type(rows) is pandas.DataFrame:
+        if names is None or len(rows) > _FEW_ROWS or list(rows.columns) != list(names):
+            return None
+        rows = rows.to_numpy()
+    elif names is not None:
+        return None
+    if type(rows) is not np.ndarray or rows.dtype not in (np.float64, np.float32) or rows.ndim != 2 or not len(rows):
+        return None
+    return rows if rows.shape[1] == len(encoder.columns) and not np.isinf(rows).any() else None

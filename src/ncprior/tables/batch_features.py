@@ -13,7 +13,7 @@ from ncprior.errors import UserError
 from ncprior.tables.batches import RULES, Pool, Rule, sketch
 from ncprior.tables.constraints import NO_CONSTRAINTS, Constraints
 from ncprior.tables.fitted import Fitted
-from ncprior.tables.programs import NOISE, UNCERTAINTY, chunked, padded_size
+from ncprior.tables.programs import chunked, padded_size
 
 
 def sample_functions(fitted: Fitted, table: pa.Table, count: int, key: Array) -> np.ndarray:
@@ -33,7 +33,7 @@ def sample_functions(fitted: Fitted, table: pa.Table, count: int, key: Array) ->
     """
     inputs = fitted.encoder.transform(table)
     calibration = fitted.calibration
-    predicted = chunked(UNCERTAINTY, fitted.predict_encoded(inputs))
+    predicted = fitted.predict_encoded(inputs).uncertainty
     shift = np.sqrt(np.maximum(predicted**2 - _believed(fitted, inputs) ** 2, 0))
     functions = []
     for one in jax.random.split(key, count):
@@ -52,7 +52,7 @@ def sample_functions(fitted: Fitted, table: pa.Table, count: int, key: Array) ->
 
 def _believed(fitted: Fitted, inputs: np.ndarray) -> np.ndarray:
     """The uncertainty ``[rows, outputs]`` of the members' beliefs, as it is if they have learned nothing, too."""
-    return chunked(lambda part: UNCERTAINTY(fitted.believe(part)), inputs)
+    return np.asarray(fitted.believe(inputs).uncertainty)
 
 
 _MAX_FEATURES = 256
@@ -123,9 +123,8 @@ def pick_batch(
     key_sketch, key_rule = jax.random.split(key)
     engine, members = fitted.engine, (fitted.weights, fitted.calibration)
     inputs = fitted.encoder.transform(pool)
-    prediction = fitted.predict_encoded(inputs)
     name = getattr(rule.function, "__name__", "the rule")
-    noise = root_mean_square(chunked(NOISE, prediction), output_weights)
+    noise = root_mean_square(np.asarray(fitted.predict_encoded(inputs).noise), output_weights)
     if rule.compares == "inputs":
         phi, seen = (pool_ranks(rows, inputs, weights) for rows in (inputs, labelled))
     elif rule.compares == "gradients":

@@ -162,7 +162,8 @@ class RowWeights:
 
     def __init__(self, fitted: Fitted, labelled: np.ndarray) -> None:
         self._engine, self._contrast = fitted.engine, fitted.contrast
-        self._member = jax.tree.map(lambda leaf: leaf[:1], fitted.weights), fitted.calibration.of(np.arange(1))
+        first = jax.tree.map(lambda leaf: leaf[:1], fitted.weights)
+        self._member = self._engine.on_device(first), fitted.calibration.of(np.arange(1))
         rows = subsample(labelled, seed=0)
         # With repeats, so that labels of about the same number share a program.
         self._labelled = np.pad(rows, ((0, padded_size(len(rows)) - len(rows)), (0, 0)), mode="edge")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from jax import monitoring
 from jax.experimental.serialize_executable import deserialize_and_load, serialize
 
@@ -73,21 +74,38 @@ class Program:
 
     def __call__(self, *args: Any, **static: Any) -> Any:
         """The function's result."""
-        leaves, tree = jax.tree.flatten(args)
-        if any(getattr(jax.config, name, None) for name in _NOT_OURS) or not _is_plain(leaves):
+        if not _is_ours(jax.tree.leaves(args)):
             return self._jit(*args, **static)
-        shapes = tuple(_shape(leaf) for leaf in leaves)
-        signature = (tree, shapes, tuple(static.items()), _settings())
+        return self._compiled_for(args, static)(*args)
+
+    def bind(self, first: Any) -> Callable[[np.ndarray], Any]:
+        """The function of its second argument, an array, with the first one given, which is looked at only once."""
+        found: dict[Hashable, Callable[..., Any]] = {}
+
+        def call(array: np.ndarray) -> Any:
+            if not _is_ours([array]):
+                return self._jit(first, array)
+            signature = (array.shape, array.dtype, _settings())
+            if signature not in found:
+                found[signature] = self._compiled_for((first, array), {})
+            return found[signature](first, array)
+
+        return call
+
+    def _compiled_for(self, args: tuple[Any, ...], static: dict[str, Any]) -> Callable[..., Any]:
+        """The compiled program for arguments of these shapes."""
+        leaves, tree = jax.tree.flatten(args)
+        signature = (tree, tuple(_shape(leaf) for leaf in leaves), tuple(static.items()), _settings())
         program = self._compiled.get(signature)
         if program is None:
             with self._lock:  # other threads wait for it
                 program = self._compiled.get(signature)
                 if program is None:
                     program = self._compiled[signature] = self._make(args, static)
-        return program(*args)
+        return program
 
     def _make(self, args: tuple[Any, ...], static: dict[str, Any]) -> Callable[..., Any]:
-        """The compiled program for arguments of these shapes: from its file if there is one."""
+        """Makes that program: from its file if there is one."""
         folder, machine = program_folder(), _machine()
         if folder is None or machine is None:
             return self._jit.lower(*args, **static).compile()
@@ -154,9 +172,11 @@ def _keep(folder: Path, key: str, program: jax.stages.Compiled) -> None:
     write_program(folder, key, whole)
 
 
-def _is_plain(leaves: Sequence[object]) -> bool:
-    """Whether a compiled program can be called with these: not while another function is traced."""
-    return jax.default_backend() == "cpu" and not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+def _is_ours(leaves: Sequence[object]) -> bool:
+    """Whether a compiled program can be called with these: not with some settings, nor inside of a traced function."""
+    if any(getattr(jax.config, name, None) for name in _NOT_OURS) or jax.default_backend() != "cpu":
+        return False
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
 
 
 def _shape(leaf: Any) -> tuple[object, ...]:

@@ -22,7 +22,7 @@ from ncprior.data.labelled import check_inputs
 from ncprior.errors import UserError
 from ncprior.processes import check_process
 from ncprior.tables import saving
-from ncprior.tables.arguments import TableLike, TargetsLike, targets_of, unlabelled_rows, weighted
+from ncprior.tables.arguments import TableLike, TargetsLike, plain_numbers, targets_of, unlabelled_rows, weighted
 from ncprior.tables.batch_features import output_weights_for, sample_functions
 from ncprior.tables.batches import DEFAULT_RULE
 from ncprior.tables.calibration import Calibration
@@ -261,7 +261,11 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         Args:
             X: Rows with the columns of training.
         """
-        return self.predict_piece(self._table(X))
+        self._check_fitted()
+        rows = plain_numbers(X, self.encoder_, getattr(self, "feature_names_in_", None))
+        if rows is None:
+            return self.predict_piece(self._table(X))
+        return Distribution.of_encoded(self.fitted_, self.encoder_.transform_numbers(rows))
 
     def predict_piece(self, table: pa.Table, first_row: int = 1) -> Distribution:
         """Predict the rows of a piece of a larger table.
@@ -275,7 +279,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         >>> model.predict_piece(pa.table({"id": ["a", "b"], "x": [0.1, 0.2]}), first_row=1001).mean.shape
         (2,)
         """
-        check_is_fitted(self)
+        self._check_fitted()
         return Distribution.of(self.fitted_, table, first_row)
 
     def information_gain(self, X: TableLike) -> np.ndarray:  # noqa: N803
@@ -459,7 +463,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         """
         check_process()
         if not reset:
-            check_is_fitted(self)
+            self._check_fitted()
         if isinstance(X, list) and any(isinstance(value, str) for row in X if isinstance(row, list) for value in row):
             X = np.array(X, dtype=object)  # noqa: N806  # numbers beside text stay numbers
         named = is_frame(X)
@@ -474,6 +478,10 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
             # If only one of the tables has names, columns are taken in their order; scikit-learn has warned of it.
             table = table.rename_columns([column.name for column in self.encoder_.columns])
         return table
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "fitted_"):
+            check_is_fitted(self)  # whose message scikit-learn users know; it takes long
 
     @property
     def encoder_(self) -> Encoder:

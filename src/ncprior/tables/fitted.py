@@ -1,6 +1,7 @@
 """A trained ensemble: all that predictions depend on, and the predictions."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import jax
@@ -10,14 +11,15 @@ import pyarrow as pa
 from jax import Array
 
 from ncprior.core.networks import Network
-from ncprior.core.prediction import MixturePrediction, with_minimum_std
+from ncprior.core.prediction import MixturePrediction
 from ncprior.data.encoding import Encoder
 from ncprior.tables.calibration import Calibration, power
 from ncprior.tables.conformal import NOTHING, Conformal
 from ncprior.tables.contrast import NETWORKS
 from ncprior.tables.familiarity import Familiarity
 from ncprior.tables.member_training import take_members
-from ncprior.tables.programs import Engine, Spec, chunked
+from ncprior.tables.predictor import Predictor, Weights
+from ncprior.tables.programs import Engine, Spec
 from ncprior.tables.recipe import MIN_ROWS
 from ncprior.tables.search import Validation
 from ncprior.tables.unlabelled import combined
@@ -41,7 +43,8 @@ class Contrast(NamedTuple):
         noised = self.engine.spread(self.engine.on_device(self.weights), inputs)
         if self.asked is None:
             return noised
-        return jnp.asarray(combined(noised, self.engine.spread(self.asked, inputs), self.asked_weight))
+        asked = self.engine.spread(self.engine.on_device(self.asked), inputs)
+        return jnp.asarray(combined(noised, asked, self.asked_weight))
 
     def features(self, inputs: np.ndarray) -> Array:
         """Features ``[rows, n]`` whose dot products are the covariances of the networks' beliefs, on average."""
@@ -90,31 +93,27 @@ class Fitted(NamedTuple):
         """The programs that train and predict."""
         return Engine.of(self.spec)
 
-    def predict(self, table: pa.Table, first_row: int = 1) -> MixturePrediction:
+    def predict(self, table: pa.Table) -> MixturePrediction:
         """The mixture of the members' predictions of the standardised target, as NumPy arrays.
 
         Args:
             table: Rows with the columns that were learned from, found by their names; others are ignored.
-            first_row: The number of its first row, for messages about a piece of a larger table.
         """
-        return self.predict_encoded(self.encoder.transform(table, first_row=first_row))
+        return self.predict_encoded(self.encoder.transform(table))
 
     def predict_encoded(self, inputs: np.ndarray) -> MixturePrediction:
         """The same for encoded rows.
 
         A model without inputs, or of too few rows, has learned nothing: its std is never below that of the targets.
         """
-
-        def predict(part: np.ndarray) -> MixturePrediction:
-            prediction = self.believe(part)
-            return with_minimum_std(prediction, 1.0) if self.spec.width == 1 or self.rows < MIN_ROWS else prediction
-
-        return chunked(predict, inputs)
+        return self._predictor(learned=self.spec.width > 1 and self.rows >= MIN_ROWS)(inputs)
 
     def believe(self, inputs: np.ndarray) -> MixturePrediction:
-        """The same from the networks alone, also if they have learned nothing; for a chunk of rows."""
-        said = None if self.contrast is None else self.contrast.spread(inputs)
-        return self.engine.predict(self.engine.on_device(self.weights), self.calibration, inputs, said)
+        """The same from the networks alone, also if they have learned nothing."""
+        return self._predictor(learned=True)(inputs)
+
+    def _predictor(self, *, learned: bool) -> Predictor:
+        return _predictor(_Parts(self.spec, self.weights, self.calibration, self.contrast, learned))
 
     def covariance_features(self, inputs: np.ndarray, output_weights: np.ndarray | None = None) -> Array:
         """Features ``[rows, n]`` whose dot products are the covariances of the mean; for a chunk of rows."""
@@ -136,3 +135,30 @@ class Fitted(NamedTuple):
         # Members are calibrated alike.
         std = self.calibration.contrast_scale[0] * power(said, self.calibration.contrast_exponent[0])
         return function(inputs) * (std / said)[:, None]
+
+
+class _Parts:
+    """What a predictor is made of, as a key: parts are compared by identity."""
+
+    def __init__(
+        self, spec: Spec, weights: Network, calibration: Calibration, contrast: Contrast | None, learned: bool
+    ):
+        self.parts = (spec, weights, calibration, contrast)
+        self.learned = learned
+
+    def __hash__(self) -> int:
+        return hash((*map(id, self.parts), self.learned))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Parts) or self.learned != other.learned:
+            return False
+        return all(one is another for one, another in zip(self.parts, other.parts, strict=True))
+
+
+@lru_cache(maxsize=4)  # as many models can take turns
+def _predictor(key: _Parts) -> Predictor:
+    spec, weights, calibration, contrast = key.parts
+    if contrast is None:
+        return Predictor(spec, None, Weights(weights, calibration), learned=key.learned)
+    of_contrast = (contrast.weights, contrast.asked, contrast.asked_weight)
+    return Predictor(spec, contrast.spec, Weights(weights, calibration, *of_contrast), learned=key.learned)

@@ -24,7 +24,7 @@ from ncprior.tables.fitted import Contrast, Fitted
 from ncprior.tables.input_features import principal_components
 from ncprior.tables.member_training import member_seeds, train_members
 from ncprior.tables.options import FitOptions
-from ncprior.tables.programs import MEAN, STD, UNCERTAINTY, Engine, Spec, chunked, training_numbers
+from ncprior.tables.programs import Engine, Spec, training_numbers
 from ncprior.tables.progress import ProgressCallback
 from ncprior.tables.recipe import (
     LabelledTable,
@@ -78,7 +78,7 @@ def conformal_of(fitted: Fitted, apart: LabelledTable, *, seed: int) -> Conforma
     """The errors of rows that the ensemble has not learned from."""
     mixture = fitted.predict(apart.table)
     targets = (apart.targets - fitted.target_shift) / fitted.target_scale
-    return Conformal.of(scores_of(chunked(MEAN, mixture), chunked(STD, mixture), targets), seed=seed)
+    return Conformal.of(scores_of(np.asarray(mixture.mean), np.asarray(mixture.std), targets), seed=seed)
 
 
 class Parts(NamedTuple):
@@ -166,7 +166,7 @@ def _fit_all(
     if searches and len(kept) == members:
         rehearse(spec, rows, weights, members=members, contrast=contrast and contrast.spread)
     # Nothing was held out: compared with the training rows themselves, new rows look a little less familiar.
-    uncertainty = chunked(UNCERTAINTY, fitted.predict_encoded(fitted.training_sample))
+    uncertainty = fitted.predict_encoded(fitted.training_sample).uncertainty
     return fitted._replace(familiarity=Familiarity.of(novelty(uncertainty)))
 
 

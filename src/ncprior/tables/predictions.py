@@ -1,6 +1,6 @@
 """Predictions as NumPy arrays in units of the target."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -16,7 +16,7 @@ from ncprior.tables.conformal import NOTHING, Conformal
 from ncprior.tables.custom_parts import check_score
 from ncprior.tables.familiarity import Familiarity, novelty
 from ncprior.tables.fitted import Fitted
-from ncprior.tables.programs import CDF, LOG_PROB, MEAN, NOISE, QUANTILE, STD, UNCERTAINTY, chunked
+from ncprior.tables.programs import CDF, LOG_PROB, QUANTILES, chunked
 
 
 class Distribution(NamedTuple):
@@ -32,9 +32,13 @@ class Distribution(NamedTuple):
     @classmethod
     def of(cls, fitted: Fitted, table: pa.Table, first_row: int = 1) -> "Distribution":
         """What a fitted estimator predicts for a table, whose first row has this number in error messages."""
-        prediction = fitted.predict(table, first_row)
+        return cls.of_encoded(fitted, fitted.encoder.transform(table, first_row=first_row))
+
+    @classmethod
+    def of_encoded(cls, fitted: Fitted, inputs: np.ndarray) -> "Distribution":
+        """The same for encoded rows."""
         unit = (fitted.target_shift, fitted.target_scale)
-        return cls(prediction, *unit, fitted.flat, fitted.familiarity, fitted.conformal)
+        return cls(fitted.predict_encoded(inputs), *unit, fitted.flat, fitted.familiarity, fitted.conformal)
 
     def _values(self, function: Callable[..., Array], *arrays: np.ndarray) -> np.ndarray:
         return np.asarray(chunked(function, self.standardised, *arrays), np.float64)
@@ -45,22 +49,22 @@ class Distribution(NamedTuple):
     @property
     def mean(self) -> np.ndarray:
         """The expected target."""
-        return self._shaped(self.shift + self.scale * self._values(MEAN))
+        return self._shaped(self.shift + self.scale * self.standardised.mean.astype(np.float64))
 
     @property
     def noise(self) -> np.ndarray:
         """Standard deviation of the noise (aleatoric), which more labels do not lower."""
-        return self._shaped(self.scale * self._values(NOISE))
+        return self._shaped(self.scale * self.standardised.noise.astype(np.float64))
 
     @property
     def uncertainty(self) -> np.ndarray:
         """Standard deviation of the belief over the mean (epistemic), which more labels lower."""
-        return self._shaped(self.scale * self._values(UNCERTAINTY))
+        return self._shaped(self.scale * self.standardised.uncertainty.astype(np.float64))
 
     @property
     def std(self) -> np.ndarray:
         """Standard deviation of the prediction: noise and uncertainty together."""
-        return self._shaped(self.scale * self._values(STD))
+        return self._shaped(self.scale * self.standardised.std.astype(np.float64))
 
     @property
     def familiarity(self) -> np.ndarray:
@@ -69,7 +73,7 @@ class Distribution(NamedTuple):
         The share of held-out training rows that are at least as uncertain, relative to their noise: of new rows like
         those of training about 5% are below 0.05. See `ncprior.tables.familiarity.Familiarity`.
         """
-        return self.reference(novelty(chunked(UNCERTAINTY, self.standardised)))
+        return self.reference(novelty(self.standardised.uncertainty))
 
     def interval(self, level: float = 0.9, *, guaranteed: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """The central interval that holds the target with this probability.
@@ -88,7 +92,8 @@ class Distribution(NamedTuple):
         if guaranteed:
             reach = self._shaped(self.conformal.factor(level)) * self.std
             return self.mean - reach, self.mean + reach
-        return self.quantile(0.5 - 0.5 * level), self.quantile(0.5 + 0.5 * level)
+        lower, upper = self._quantiles([0.5 - 0.5 * level, 0.5 + 0.5 * level])
+        return lower, upper
 
     def quantile(self, probability: ArrayLike) -> np.ndarray:
         """The quantile of the prediction at this probability.
@@ -97,11 +102,16 @@ class Distribution(NamedTuple):
         """
         if np.ndim(probability):
             return np.stack([self.quantile(one) for one in np.asarray(probability)])
-        single = np.asarray(probability, np.float32)[()]  # as which it is computed
-        if not 0 < single < 1:
-            raise UserError(f"a probability must be above 0 and below 1, got {np.asarray(probability)}")
-        values = self._values(lambda part: QUANTILE(part, single))
-        return self._shaped(self.shift + self.scale * values)
+        return self._quantiles([probability])[0]
+
+    def _quantiles(self, probabilities: Sequence[ArrayLike]) -> list[np.ndarray]:
+        """The quantiles at these probabilities, which one program computes together."""
+        single = np.asarray(probabilities, np.float32)  # as which they are computed
+        for given, one in zip(probabilities, single, strict=True):
+            if not 0 < one < 1:
+                raise UserError(f"a probability must be above 0 and below 1, got {np.asarray(given)}")
+        values = self.shift[:, None] + self.scale[:, None] * self._values(lambda part: QUANTILES(part, single))
+        return [self._shaped(values[..., i]) for i in range(len(single))]
 
     def log_prob(self, y: ArrayLike) -> np.ndarray:
         """Log density of these targets, in nats per unit of the target."""

@@ -1,7 +1,7 @@
 """The programs behind an estimator, compiled once for all tables of the same shape."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,7 +15,7 @@ from ncprior.core.blocks import predict_in_blocks
 from ncprior.core.deep import deep_ncp
 from ncprior.core.input_priors import InputPrior
 from ncprior.core.methods import Method, methods
-from ncprior.core.networks import MLP, Network
+from ncprior.core.networks import MLP, Network, transposed_kernels, with_transposed_layers
 from ncprior.core.objectives import numbers_of
 from ncprior.core.optimizers import adam_of_state, averaged, warmed_up
 from ncprior.core.prediction import MixturePrediction, Prediction, Predictive, add_uncertainty, heavy_tailed, mix
@@ -40,15 +40,28 @@ _ROWS = 64
 CHUNKS = (64, 1024, 16384)
 """Numbers of rows that programs are compiled for; others are padded."""
 
+_PLACED = 4
+"""Models whose weights stay where programs compute."""
+
 
 # Programs on predictions, compiled once for each size of chunk. Errors of regression have heavier tails than the
 # members' normals.
 MEAN, NOISE, UNCERTAINTY, STD = (
     Program(lambda whole, name=name: getattr(whole, name), name) for name in ("mean", "noise", "uncertainty", "std")
 )
-QUANTILE = Program(lambda whole, probability: heavy_tailed(whole).quantile(probability), "quantile")
+QUANTILES = Program(lambda whole, probabilities: _quantiles(whole, probabilities), "quantiles")
 LOG_PROB = Program(lambda whole, y: heavy_tailed(whole).log_prob(y), "log_prob")
 CDF = Program(lambda whole, y: heavy_tailed(whole).cdf(y), "cdf")
+
+
+def _quantiles(whole: MixturePrediction, probabilities: Array) -> Array:
+    """Quantiles ``[rows, outputs, probabilities]``, some rows at a time: they are found until all of these are."""
+
+    def of_block(part: MixturePrediction) -> Array:
+        tailed = heavy_tailed(part)
+        return jnp.stack([tailed.quantile(probability) for probability in probabilities], axis=-1)
+
+    return predict_in_blocks(of_block, whole, block=_ROWS)
 
 
 CONTRAST = "contrast"
@@ -83,16 +96,19 @@ class Engine:
         optimizer = averaged(
             warmed_up(adam_of_state(s.learning_rate, clip=s.clip, epsilon_hat=s.epsilon_hat), _WARM_UP)
         )
-        about = _Key(spec).text
+        self.about = about = _Key(spec).text
+        """What the programs depend on, in words; None if a part is of the user's own."""
         trainer = Trainer(self.method, optimizer, s.batch_size, s.remainder)
         self.ensemble = Ensemble(trainer, spec.width, spec.outputs, widened=spec.method == "ncp", about=about)
 
         def program(function: Callable[..., Any], **options: Any) -> Program:
             return Program(function, about and f"{function.__name__} of {about}", **options)
 
-        self._placed: tuple[Network, Network] | None = None  # weights, and the same on the device
-        self.predict = program(self._predict)
-        self.spread = program(self._spread)
+        self.further: dict[Hashable, Program] = {}
+        """Programs that need this engine and others, by what they do."""
+        self._placed: list[tuple[Network, Network]] = []  # weights, and the same on the device
+        self.predict = program(self.predict_of)
+        self.spread = program(self.spread_of)
         self.sample = program(self._sample)
         self.features = program(self._features)
         self.sketches = program(self._sketches, static=["size"])
@@ -109,19 +125,25 @@ class Engine:
         _engine.cache_clear()
 
     def on_device(self, weights: Network) -> Network:
-        """The weights where programs compute; those that were asked for last stay there."""
-        placed = self._placed
-        if placed is None or placed[0] is not weights:
-            self._placed = placed = (weights, jax.device_put(weights))
-        return placed[1]
+        """The weights where programs compute, as `predict` and `spread` read them; the last ones stay there."""
+        for given, placed in self._placed:
+            if given is weights:
+                return placed
+        placed = jax.device_put(transposed_kernels(weights))
+        self._placed = [(weights, placed), *self._placed][:_PLACED]
+        return placed
 
-    def _predict(
-        self, weights: Network, calibration: Calibration, inputs: Array, contrast: Array | None = None
+    def _network(self, placed: Network) -> Network:
+        """One network of those that are on the device."""
+        return with_transposed_layers(combine(placed, self.ensemble.static))
+
+    def predict_of(
+        self, placed: Network, calibration: Calibration, inputs: Array, contrast: Array | None = None
     ) -> MixturePrediction:
-        """The mixture of the members' predictions of the standardised target."""
+        """The mixture of the members' predictions of the standardised target; their weights are `on_device`."""
 
         def one(member: Network, scales: Calibration) -> Predictive:
-            network = combine(member, self.ensemble.static)
+            network = self._network(member)
             if contrast is None:
                 prediction = predict_in_blocks(partial(self.method, network), inputs, block=_ROWS)
                 return prediction.inflate(scales.noise_scale, scales.uncertainty_scale)
@@ -133,16 +155,16 @@ class Engine:
 
             return predict_in_blocks(widened, jnp.concatenate([inputs, contrast[:, None]], axis=1), block=_ROWS)
 
-        return mix(jax.lax.map(lambda pair: one(*pair), (weights, calibration)), jnp.asarray(calibration.share))
+        return mix(jax.lax.map(lambda pair: one(*pair), (placed, calibration)), jnp.asarray(calibration.share))
 
-    def _spread(self, weights: Network, inputs: Array) -> Array:
+    def spread_of(self, placed: Network, inputs: Array) -> Array:
         """The root of the networks' mean variance of the first output ``[rows]``: what contrast networks say."""
 
         def together(rows: Array) -> Array:
             def one(member: Network) -> Array:
-                return self.method(combine(member, self.ensemble.static), rows).uncertainty[:, 0]
+                return self.method(self._network(member), rows).uncertainty[:, 0]
 
-            return jnp.sqrt(jnp.mean(jax.lax.map(one, weights) ** 2, axis=0))
+            return jnp.sqrt(jnp.mean(jax.lax.map(one, placed) ** 2, axis=0))
 
         return predict_in_blocks(together, inputs, block=_ROWS)
 
@@ -335,13 +357,13 @@ def padded_size(rows: int) -> int:
     return 1 << (rows - 1).bit_length() if rows <= 1 << 16 else -(-rows >> 16) << 16
 
 
-def chunked(function: Callable[..., Result], *arrays: object) -> Result:
+def chunked(function: Callable[..., Result], *arrays: object, sizes: Sequence[int] = CHUNKS) -> Result:
     """``function(*arrays)`` a chunk of rows at a time, with chunks of few sizes.
 
     Args:
-        function: A function of arrays with a leading axis of rows, which works row by row. It is compiled for the sizes
-            in `CHUNKS` only, whatever the number of rows.
+        function: A function of arrays with a leading axis of rows, which works row by row.
         arrays: Arrays or trees of them, all with as many rows.
+        sizes: Numbers of rows, in ascending order, that the function is compiled for, whatever the number of rows.
 
     Returns:
         The results as NumPy arrays.
@@ -351,16 +373,24 @@ def chunked(function: Callable[..., Result], *arrays: object) -> Result:
     """
     check_process()
     rows = len(jax.tree.leaves(arrays)[0])
-    size = next((chunk for chunk in CHUNKS if rows <= chunk), CHUNKS[-1])
+    size = next((size for size in sizes if rows <= size), sizes[-1])
 
     def run(start: int) -> Result:
-        def part(leaf: Array | np.ndarray) -> np.ndarray:
-            piece = np.asarray(leaf[start : start + size])
-            missing = [(0, size - len(piece)), *[(0, 0)] * (piece.ndim - 1)]
-            return np.pad(piece, missing, mode="edge" if len(piece) else "constant")
-
-        return jax.tree.map(np.asarray, function(*jax.tree.map(part, arrays)))
+        """The function of the chunk that begins at this row, without what it was padded with."""
+        results = function(*jax.tree.map(lambda leaf: _padded(leaf[start : start + size], size), arrays))
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[: rows - start], results)
 
     starts = range(0, max(rows, 1), size)
     parts = [run(0)] if len(starts) == 1 else in_threads(run, starts)
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *parts)
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+
+def _padded(rows: Array | np.ndarray, size: int) -> np.ndarray:
+    """The rows with the last one repeated, or zeros if there is none, so that they are so many."""
+    given = np.asarray(rows)
+    if len(given) == size:
+        return given
+    filled = np.empty((size, *given.shape[1:]), given.dtype)
+    filled[: len(given)] = given
+    filled[len(given) :] = given[-1] if len(given) else 0
+    return filled

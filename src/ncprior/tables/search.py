@@ -133,7 +133,7 @@ def contrast_of_members(
     for member, one in enumerate(holdouts):
         of_gap = np.flatnonzero(np.array(several) == first[one.gap.tobytes()])
         of_gap = np.resize(of_gap, contrast_networks.NETWORKS)  # for which there is a program
-        weights = jax.device_put(jax.tree.map(lambda leaf, of_gap=of_gap: leaf[of_gap], whole))
+        weights = engine.on_device(jax.tree.map(lambda leaf, of_gap=of_gap: leaf[of_gap], whole))
         inputs = np.asarray(data.rows[member].inputs)
         held_out[member] = chunked(partial(engine.spread, weights), inputs[indices[member].reshape(-1)])
         random.append(chunked(partial(engine.spread, weights), inputs[one.random]))
@@ -382,7 +382,9 @@ def rehearse(
     everyone = families(members, quantiles=bool(spec.bins))
     held_out = Engine.of(spec).ensemble.predict_held_out(weights, [rows] * members, [one] * members)
     if contrast is not None:
-        said = chunked(contrast, np.asarray(rows.inputs)[held_out.indices[0].reshape(-1)])
+        inputs = np.asarray(rows.inputs)
+        chunked(contrast, inputs[:1])  # as for the rows held out at random
+        said = chunked(contrast, inputs[held_out.indices[0].reshape(-1)])
         held_out = held_out._replace(contrast=np.stack([said] * members))
     calibration = calibrate(held_out, everyone, everyone, refit_noise=1.0)
     part = jax.tree.map(lambda leaf: leaf[:, :1], held_out.prediction)
