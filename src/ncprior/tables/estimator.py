@@ -98,7 +98,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         steps_: Training steps of each member. Members whose loss was not finite are left out.
         validation_: ``rmse``, ``nlpd`` and 90% ``coverage`` on held-out rows, and the number of ``rows``; None if no
             rows were held out, or training went on since.
-        n_rows_: Number of training rows.
+        n_rows_: Number of training rows; a row whose weight is a count of three is three of them.
         target_names_: Names of the outputs, if y had any.
         target_shift_: Mean of each output.
         target_scale_: Standard deviation of each output.
