@@ -15,6 +15,7 @@ from ncprior.cli.main import main
 from ncprior.data import frames, table_files
 from ncprior.data.column_types import check_held, csv_table, plain, python_rows
 from ncprior.data.encoding import Encoder
+from ncprior.data.inspection import look_at
 from ncprior.data.labelled import check_inputs, read_targets
 from ncprior.errors import UserError
 from ncprior.tables.estimator import NCPRegressor
@@ -118,6 +119,7 @@ def test_inputs_of_every_type_are_used_or_refused(kind):
     encoder = Encoder.fit(table)
     assert encoder.columns[0].kind == becomes
     assert np.isfinite(encoder.transform(table)).all()
+    assert "rows are few" in look_at(frames.as_table(table), {"y": np.zeros(table.num_rows)}, encoder)[-1]
     # Rows of any other type are read in the same way, or refused with the column.
     for other in ("string_view", "runs of int64", "late date", "dictionary of struct", "binary_view"):
         said = refusal(encoder.transform, column_of(other))

@@ -175,7 +175,7 @@ def _equal_columns(table: pa.Table, used: Sequence[Column]) -> Iterator[str]:
         values = table[column.name]
         if pa.types.is_dictionary(values.type):
             continue
-        key = (column.kind, tuple(values.slice(0, 20).to_pylist()))
+        key = (column.kind, values.slice(0, 20).combine_chunks().to_string())  # of what Python cannot hold, too
         other = first.setdefault(key, column.name)
         if other != column.name and table[other].equals(values):
             yield f"{column.name!r} holds the same values as {other!r}; leave one of them out"
