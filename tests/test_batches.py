@@ -332,9 +332,9 @@ def test_never_more_rows_of_a_group_than_there_is_room_for(name, seed, group, mo
     parts, group = problem(seed), np.array(group)
     free = np.bincount(group[~parts[3]], minlength=5)
     count = min(COUNT, int(np.minimum(free, most).sum()))
-    found = pick(name, *parts, group=group, room=np.full(5, most))[:count]
+    found = pick(name, *parts, group=group, group_limit=np.full(5, most))[:count]
     assert len(set(found.tolist())) == count
     assert not parts[3][found].any()
     assert np.bincount(group[found], minlength=5).max() <= most
     # A limit that no group comes to changes nothing.
-    np.testing.assert_array_equal(pick(name, *parts, group=group, room=np.full(5, COUNT)), pick(name, *parts))
+    np.testing.assert_array_equal(pick(name, *parts, group=group, group_limit=np.full(5, COUNT)), pick(name, *parts))

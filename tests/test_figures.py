@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ncprior.report.figures import Belief, Curve, draw_beliefs, draw_learning_curves, draw_robustness
-from ncprior.report.simulate import Places, draw_map, draw_simulation
+from ncprior.report.simulate import Picks, draw_map, draw_simulation
 from ncprior.report.styles import label
 
 PANELS = ("train_rmse", "train_nlpd", "test_rmse", "test_nlpd")
@@ -119,7 +119,7 @@ def test_every_batch_size_has_panels_of_its_own_with_the_same_axes(narrow):
 def test_a_map_has_a_panel_for_each_rule(rules, narrow):
     rows = np.random.default_rng(0).normal(size=(50, 2))
     before = np.array([0, 0, 2, 2, 4])
-    figure = draw_map(rows, [Places(f"rule {i} ($)", rows[:5], before) for i in range(rules)], narrow=narrow)
+    figure = draw_map(rows, [Picks(f"rule {i} ($)", rows[:5], before) for i in range(rules)], narrow=narrow)
     figure.canvas.draw()
     shown = [axis for axis in figure.axes if axis.get_title()]
     assert [axis.get_title() for axis in shown] == [rf"rule {i} (\$)" for i in range(rules)]

@@ -399,7 +399,7 @@ class Campaign:
 
             left, start = self.database.read(look)
             if left < n + queue.LOW and start < self.pool.rows:
-                rows = self.pool.take(self.pool.random_places(start, max(queue.RESERVE, n)))
+                rows = self.pool.take(self.pool.random_rows(start, max(queue.RESERVE, n)))
                 self.database.write(lambda connection: queue.add_random(connection, self.id, start, rows))
 
 

@@ -103,32 +103,32 @@ class Pool:
         except UserError:
             return None
 
-    def places(self, keys: Sequence[str]) -> np.ndarray:
+    def indices(self, keys: Sequence[str]) -> np.ndarray:
         """Where rows with these ids are in the pool; -1 for others."""
         hashes = self._index["hashes"]
         wanted = np.array([self._hash(key) for key in keys], np.uint64)
         at = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
-        return np.where(hashes[at] == wanted, self._index["places"][at].astype(np.int64), -1)
+        return np.where(hashes[at] == wanted, self._index["indices"][at].astype(np.int64), -1)
 
     def find(self, keys: Sequence[str]) -> dict[str, PoolRow]:
         """The rows with these ids; others are left out."""
-        places = self.places(keys)
-        found = self.take(places[places >= 0])
+        indices = self.indices(keys)
+        found = self.take(indices[indices >= 0])
         return {row.key: row for row in found if row.key in set(keys)}
 
-    def random_places(self, start: int, count: int) -> np.ndarray:
-        """Places of the rows from ``start`` on in the random order."""
-        return self._index["places"][start : start + count].astype(np.int64)
+    def random_rows(self, start: int, count: int) -> np.ndarray:
+        """Indices of the rows from ``start`` on in the random order."""
+        return self._index["indices"][start : start + count].astype(np.int64)
 
-    def take(self, places: np.ndarray) -> list[PoolRow]:
-        """Rows by their places, in this order."""
-        table, keys = self.take_table(places)
+    def take(self, indices: np.ndarray) -> list[PoolRow]:
+        """Rows by their indices, in this order."""
+        table, keys = self.take_table(indices)
         return [PoolRow(key, inputs) for key, inputs in zip(keys, to_json(table), strict=True)]
 
-    def take_table(self, places: np.ndarray) -> tuple[pa.Table, list[str]]:
-        """The inputs of rows by their places, as a table, and their ids."""
-        order = np.argsort(places, kind="stable")
-        wanted, parts, keys = places[order], [], list[str]()
+    def take_table(self, indices: np.ndarray) -> tuple[pa.Table, list[str]]:
+        """The inputs of rows by their indices, as a table, and their ids."""
+        order = np.argsort(indices, kind="stable")
+        wanted, parts, keys = indices[order], [], list[str]()
         start = 0
         for piece in self._stream([*self.kinds]) if len(wanted) else ():
             low, high = np.searchsorted(wanted, (start, start + piece.num_rows))
@@ -172,7 +172,7 @@ class Pool:
         file = folder / f"{name}.safetensors"
         with suppress(OSError, SafetensorError, KeyError):
             found = load_file(file)
-            return {"hashes": found["hashes"], "places": found["places"]}
+            return {"hashes": found["hashes"], "indices": found["indices"]}
         self.check(self.path.stem)  # an index of other contents would be kept under the wrong digest
         made = self._make_index()
         with suppress(OSError, UserError, SafetensorError):  # without a cache it is made again next time
@@ -184,13 +184,13 @@ class Pool:
     def _make_index(self) -> dict[str, np.ndarray]:
         pieces = [np.array([self._hash(key) for key in keys], np.uint64) for keys in self.keys()]
         hashes = np.concatenate(pieces)
-        places = np.argsort(hashes, kind="stable")
-        hashes = hashes[places]
+        indices = np.argsort(hashes, kind="stable")
+        hashes = hashes[indices]
         if len(twice := np.flatnonzero(hashes[1:] == hashes[:-1])):
-            first, second = sorted(int(places[twice[0] + i]) + 1 for i in (0, 1))
+            first, second = sorted(int(indices[twice[0] + i]) + 1 for i in (0, 1))
             what = f"{self.path}: rows {first} and {second} have the same {self.id_column!r}"
             raise UserError(f"{what}; every row of a pool needs an id of its own")
-        return {"hashes": hashes, "places": places.astype(np.uint32 if len(places) < 2**32 else np.uint64)}
+        return {"hashes": hashes, "indices": indices.astype(np.uint32 if len(indices) < 2**32 else np.uint64)}
 
 
 def _use(name: str, targets: Sequence[str]) -> str:

@@ -68,7 +68,7 @@ def update_pool(campaign: Campaign, path: str | Path | None = None) -> PoolChang
             queue.fill(connection, campaign.id, "spread", map(queue.Entry, spread))
         ranked = select(queue_table).where(queue_table.c.campaign == campaign.id, queue_table.c.kind == "ranked")
         waiting = connection.execute(ranked).all()
-        at = new.places([row.row_key for row in waiting])
+        at = new.indices([row.row_key for row in waiting])
         lost = [row.id for row, place in zip(waiting, at, strict=True) if place < 0]
         connection.execute(delete(queue_table).where(queue_table.c.id.in_(lost)))
 

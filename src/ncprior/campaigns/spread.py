@@ -26,7 +26,7 @@ def spread_rows(pool: Pool, labelled: Mapping[str, Inputs], count: int = COUNT) 
         labelled: Inputs of labelled rows, by id.
         count: How many to pick, or as many as there are.
     """
-    table, keys = pool.take_table(pool.random_places(0, _CANDIDATES))
+    table, keys = pool.take_table(pool.random_rows(0, _CANDIDATES))
     encoder = Encoder.fit(table)
     columns = encoder.transform(table)
     ordered = np.sort(columns, axis=0)
@@ -45,7 +45,7 @@ def spread_rows(pool: Pool, labelled: Mapping[str, Inputs], count: int = COUNT) 
         distance = np.minimum(distance, ((ranks - ranks[row]) ** 2).sum(axis=1))
         free[row] = False
         picked.append(row)
-    return pool.take(pool.random_places(0, _CANDIDATES)[picked])
+    return pool.take(pool.random_rows(0, _CANDIDATES)[picked])
 
 
 def _ranks(rows: np.ndarray, ordered: np.ndarray) -> np.ndarray:

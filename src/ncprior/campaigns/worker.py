@@ -163,8 +163,8 @@ def _draw_candidates(campaign: Campaign, task: _Task) -> _Candidates:
     generator = np.random.default_rng((campaign.spec.seed, task.model, len(touched)))
     pool = campaign.pool
     many = pool.rows > _CANDIDATES
-    places = np.sort(generator.choice(pool.rows, _CANDIDATES, replace=False)) if many else np.arange(pool.rows)
-    return _Candidates(*pool.take_table(places))
+    indices = np.sort(generator.choice(pool.rows, _CANDIDATES, replace=False)) if many else np.arange(pool.rows)
+    return _Candidates(*pool.take_table(indices))
 
 
 def _finish(

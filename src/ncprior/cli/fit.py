@@ -126,14 +126,14 @@ def fit(
         with row_bar(table_files.rows_of(table_files.units(place))) as show:
             most = most_rows if max_rows is None else lambda _: max_rows
             drawn = draw_labelled(place, targets, chosen, most=most, seed=seed, options=options, report=show)
-        rows, places = drawn.rows
-        truth, there = read_targets(rows, targets, places + 1)
+        rows, indices = drawn.rows
+        truth, there = read_targets(rows, targets, indices + 1)
         with_target = int(there.sum()) if len(rows) == drawn.seen else drawn.preferred
-        counters = [] if inputs else row_counters(rows.select(chosen), places)
+        counters = [] if inputs else row_counters(rows.select(chosen), indices)
         rows = rows.select([name for name in chosen if name not in counters])
         if not rows.num_columns:
             raise UserError(f"{place}: no column is left to predict from; give a table with more columns")
-        check_inputs(rows, places + 1)  # before filtering: a few rows may look like a mistake
+        check_inputs(rows, indices + 1)  # before filtering: a few rows may look like a mistake
         rows, truth = rows.filter(there), truth[there]
         given: dict[str, Any] = {
             "members": members,

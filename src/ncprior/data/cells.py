@@ -125,10 +125,10 @@ def read(text: pa.ChunkedArray, reading: Reading) -> pa.ChunkedArray:
     if reading.kind == "flag":
         low = pc.utf8_lower(text)
         words = pa.array([word for pair in FLAGS for word in pair], text.type)
-        places = pc.index_in(low, words)
-        if places.null_count > text.null_count:
+        indices = pc.index_in(low, words)
+        if indices.null_count > text.null_count:
             raise pa.ArrowInvalid("neither yes nor no")
-        return pc.equal(pc.bit_wise_and(places, 1), 0)
+        return pc.equal(pc.bit_wise_and(indices, 1), 0)
     if reading.kind == "date":
         return cell_dates.parsed(text, reading.formats).cast(reading.type)
     return cell_numbers.parsed(text, Numbers(reading.decimal, reading.thousands, reading.unit, reading.bounds))

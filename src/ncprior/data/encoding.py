@@ -179,30 +179,30 @@ class Encoder:
         return sum(column.width for column in self.columns) + 1
 
     @cached_property
-    def _places(self) -> tuple["_Place", ...]:
+    def _encoded_columns(self) -> tuple["_EncodedColumn", ...]:
         """The columns that are encoded, in the order of the matrix."""
-        places, start, numbers = [], 0, 0
+        found, start, numbers = [], 0, 0
         for column in self.columns:
             if column.kind != "left out":
                 plain = column.kind == "number" and not column.bounds
-                places.append(_Place(column, start, numbers if plain else None))
+                found.append(_EncodedColumn(column, start, numbers if plain else None))
                 start, numbers = start + column.width, numbers + plain
-        return tuple(places)
+        return tuple(found)
 
     @cached_property
     def _numbers(self) -> NumberColumns:
         """Those of them that are plain numbers."""
-        found = [place for place in self._places if place.number is not None]
-        value_at = [place.start if place.column.parts else -1 for place in found]
-        missing_at = [place.start + place.column.width - 1 if place.column.missing else -1 for place in found]
-        centre, scale = ([getattr(place.column, name) for place in found] for name in ("centre", "scale"))
+        found = [one for one in self._encoded_columns if one.number is not None]
+        value_at = [one.start if one.column.parts else -1 for one in found]
+        missing_at = [one.start + one.column.width - 1 if one.column.missing else -1 for one in found]
+        centre, scale = ([getattr(one.column, name) for one in found] for name in ("centre", "scale"))
         arrays = (np.array(centre), np.array(scale), np.array(value_at, int), np.array(missing_at, int))
-        return NumberColumns(tuple(place.column.name for place in found), *arrays)
+        return NumberColumns(tuple(one.column.name for one in found), *arrays)
 
     @cached_property
     def only_numbers(self) -> bool:
         """Whether all columns that are encoded are plain numbers."""
-        return all(place.number is not None for place in self._places)
+        return all(one.number is not None for one in self._encoded_columns)
 
     @cached_property
     def _used(self) -> np.ndarray:
@@ -217,14 +217,14 @@ class Encoder:
         """
         table = as_table(table)
         values = dict(zip(table.column_names, table.columns, strict=True))
-        if absent := [place.column.name for place in self._places if place.column.name not in values]:
+        if absent := [one.column.name for one in self._encoded_columns if one.column.name not in values]:
             more = f" and {len(absent) - _NAMED:,} more" if len(absent) > _NAMED else ""
             listed = ", ".join(map(repr, absent[:_NAMED])) + more
             raise UserError(f"the table lacks columns of training: {listed}; add them")
         matrix = np.zeros((table.num_rows, self.width), np.float32)
         fields = dict(zip(table.column_names, table.schema, strict=True))
         together: list[int] = []
-        for column, start, number in self._places:
+        for column, start, number in self._encoded_columns:
             _check_unit(column, fields[column.name])
             if number is not None and values[column.name].type == _FLOAT64:
                 together.append(number)
@@ -260,12 +260,12 @@ class Encoder:
             raise UserError(f"this does not describe an encoder ({error}); save it anew") from error
 
 
-class _Place(NamedTuple):
+class _EncodedColumn(NamedTuple):
     """A column that is encoded."""
 
     column: Column
     start: int  # its first column of the matrix
-    number: int | None  # its place among the plain numbers; None for others
+    number: int | None  # its index among the plain numbers; None for others
 
 
 class Refitted(NamedTuple):
@@ -444,4 +444,4 @@ def _centre_and_scale(numbers: np.ndarray) -> tuple[float, float]:
         largest = np.abs(deviation).max()
         scale = max(scale, largest * float(np.std(deviation / largest))) if largest > 0 else scale
     scale = float(min(scale, LARGEST * shrink) / shrink)
-    return float(centre / shrink) + 0.0, scale if scale > 0 else 1.0  # 0 in place of -0
+    return float(centre / shrink) + 0.0, scale if scale > 0 else 1.0  # 0 instead of -0

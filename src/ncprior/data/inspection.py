@@ -30,13 +30,13 @@ _MOST_VALUES = 5_000_000
 _LISTED = 5
 
 
-def row_counters(table: pa.Table, places: np.ndarray | None = None) -> list[str]:
+def row_counters(table: pa.Table, indices: np.ndarray | None = None) -> list[str]:
     """Columns without a name that count rows, as programs write beside a table.
 
-    ``places`` are those of its rows in a whole that they were drawn from, from 0.
+    ``indices`` are those of its rows in a whole that they were drawn from, from 0.
     """
-    places = np.arange(table.num_rows) if places is None else places
-    return [name for name in table.column_names if _UNNAMED.fullmatch(name) and _counts(table[name], places)]
+    indices = np.arange(table.num_rows) if indices is None else indices
+    return [name for name in table.column_names if _UNNAMED.fullmatch(name) and _counts(table[name], indices)]
 
 
 def look_at(table: pa.Table, targets: dict[str, np.ndarray], encoder: Encoder) -> list[str]:
@@ -198,20 +198,20 @@ def _copies(table: pa.Table, targets: dict[str, np.ndarray], step: int) -> Itera
         yield f"{rows}, target and all; if they were not measured more than once, drop them"
 
 
-def _counts(values: pa.ChunkedArray, places: np.ndarray) -> bool:
+def _counts(values: pa.ChunkedArray, indices: np.ndarray) -> bool:
     """Whether a column is 0, 1, 2 and so on, or 1, 2, 3, or empty."""
     if values.null_count == len(values):
         return True
     if values.null_count or column_values.kind_of("", values.type) != "number":
         return False
-    first = values.cast(pa.float64()).to_numpy() - places
+    first = values.cast(pa.float64()).to_numpy() - indices
     return bool(first[0] in (0, 1) and (first == first[0]).all())
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
     """Ranks, equal values with the mean of theirs."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - counts / 2)[places]
+    _, indices, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - counts / 2)[indices]
 
 
 def _explained(text: pa.ChunkedArray, values: np.ndarray) -> float:

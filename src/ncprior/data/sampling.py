@@ -11,7 +11,7 @@ _SPARE = 0.25
 
 
 class NumberedRows(NamedTuple):
-    """Some rows of a table, with their places in the whole, from 0."""
+    """Some rows of a table, with their indices in the whole, from 0."""
 
     table: pa.Table
     numbers: np.ndarray
@@ -31,7 +31,7 @@ class DrawnRows(NamedTuple):
 
 
 def numbered(tables: Iterable[pa.Table]) -> Iterator[NumberedRows]:
-    """The pieces of a table with the places of their rows."""
+    """The pieces of a table with the indices of their rows."""
     done = 0
     for table in tables:
         yield NumberedRows(table, np.arange(done, done + table.num_rows))
@@ -48,7 +48,7 @@ def draw_rows(
     """Draw at most so many rows without replacement, all with the same probability.
 
     Every row has a random number, and those with the smallest are drawn. The numbers depend on the generator and on the
-    place of the row alone, so that the same rows are drawn however the table is cut into pieces.
+    index of the row alone, so that the same rows are drawn however the table is cut into pieces.
 
     Args:
         pieces: The table in pieces.

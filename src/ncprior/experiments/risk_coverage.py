@@ -32,8 +32,8 @@ def risk_coverage(error: np.ndarray, std: np.ndarray) -> RiskCoverage:
     (0.0, 2.5)
     """
     kept = _kept(error, std)
-    places = np.maximum(np.ceil(np.array(SHARES) * len(error) - 1e-9).astype(int), 1) - 1
-    return RiskCoverage(kept[places].tolist(), float(kept.mean()), float(_kept(error, np.abs(error)).mean()))
+    indices = np.maximum(np.ceil(np.array(SHARES) * len(error) - 1e-9).astype(int), 1) - 1
+    return RiskCoverage(kept[indices].tolist(), float(kept.mean()), float(_kept(error, np.abs(error)).mean()))
 
 
 def _kept(error: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -56,6 +56,6 @@ def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """The place of each value in ascending order; equal ones share the mean of their places."""
+    """The place of each value in ascending order; equal ones share the mean of their indices."""
     _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - 0.5 * (counts - 1))[group]

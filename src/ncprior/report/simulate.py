@@ -133,7 +133,7 @@ def draw_simulation(rules: dict[str, simulate.RuleResult], unit: str, seeds: int
         return figure
 
 
-class Places(NamedTuple):
+class Picks(NamedTuple):
     """Labelled rows on a map: where they are ``[rows, 2]``, and how many labels there were before each."""
 
     title: str
@@ -145,10 +145,10 @@ def _map(records: Records, results: simulate.Results) -> Picture:
     """The picture of where rules look, with the first seed."""
     columns = records.read_table("map.parquet")
     everywhere = np.stack([columns["first"], columns["second"]], axis=1)
-    places = []
+    picks = []
     for arm in simulate.recorded_arms(records):
         chosen = simulate.chosen_rows(records, arm, 0)
-        places.append(Places(_title(arm.name, results), everywhere[chosen.rows], chosen.before))
+        picks.append(Picks(_title(arm.name, results), everywhere[chosen.rows], chosen.before))
     # Enough to see where the rows are, in a file of moderate size.
     some = np.random.default_rng(0).permutation(len(everywhere))[:_MAPPED]
     caption = (
@@ -157,31 +157,31 @@ def _map(records: Records, results: simulate.Results) -> Picture:
         "Crosses are the labels that all rules begin with; dots are coloured by the number of labels when they were "
         "chosen."
     )
-    return Picture("map", "Where the rules look", caption, partial(draw_map, everywhere[some], places))
+    return Picture("map", "Where the rules look", caption, partial(draw_map, everywhere[some], picks))
 
 
-def draw_map(everywhere: np.ndarray, places: Sequence[Places], *, narrow: bool = False) -> Figure:
+def draw_map(everywhere: np.ndarray, picks: Sequence[Picks], *, narrow: bool = False) -> Figure:
     """Draw all rows ``[rows, 2]`` and, in a panel for each rule, those that were labelled, coloured by round."""
-    columns = min(len(places), 3)
-    rows = -(-len(places) // columns)
+    columns = min(len(picks), 3)
+    rows = -(-len(picks) // columns)
     with figure_style():
-        size = rows * columns if not narrow else len(places)
+        size = rows * columns if not narrow else len(picks)
         figure, axes = new_panels(size, 0.4 + 2.3 * rows, narrow=narrow, rows=rows)
-        last = max(float(place.before.max()) for place in places)
-        first = min(float(place.before[place.before > 0].min(initial=last)) for place in places)
+        last = max(float(one.before.max()) for one in picks)
+        first = min(float(one.before[one.before > 0].min(initial=last)) for one in picks)
         shades = ScalarMappable(Normalize(first, max(last, first + 1)), _SHADES)
-        for axis, place in zip(axes, places, strict=False):
+        for axis, one in zip(axes, picks, strict=False):
             axis.scatter(everywhere[:, 0], everywhere[:, 1], s=2.5, color="#C4C4C4", linewidths=0, rasterized=True)
-            begun = place.before == 0
-            x, y = place.rows.T
+            begun = one.before == 0
+            x, y = one.rows.T
             axis.scatter(x[begun], y[begun], s=12, marker="x", color="#000000", linewidths=0.8)
-            axis.scatter(x[~begun], y[~begun], s=7, color=shades.to_rgba(place.before[~begun]), linewidths=0)
-            axis.set_title(label(place.title))
+            axis.scatter(x[~begun], y[~begun], s=7, color=shades.to_rgba(one.before[~begun]), linewidths=0)
+            axis.set_title(label(one.title))
             axis.set(xticks=[], yticks=[], xlabel="First component", ylabel="Second component")
-        for axis in axes[len(places) :]:
+        for axis in axes[len(picks) :]:
             axis.set_axis_off()
-        place_of_bar: Literal["top", "right"] = "top" if narrow else "right"
-        figure.colorbar(shades, ax=axes, label="Labels so far", shrink=0.8, aspect=30, location=place_of_bar)
+        bar_side: Literal["top", "right"] = "top" if narrow else "right"
+        figure.colorbar(shades, ax=axes, label="Labels so far", shrink=0.8, aspect=30, location=bar_side)
         return figure
 
 

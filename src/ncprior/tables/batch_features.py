@@ -149,10 +149,10 @@ def pick_batch(
     # with repeats.
     more, again = padded_size(len(phi)) - len(phi), padded_size(len(seen)) - len(seen) if len(seen) else 0
     cost = np.ones(len(phi)) if constraints.cost is None else constraints.cost / constraints.cost.mean()
-    group, room = np.zeros(len(phi), np.int32), np.full(1, count)
+    group, group_limit = np.zeros(len(phi), np.int32), np.full(1, count)
     if constraints.groups is not None:
         group = constraints.groups
-        room = np.full(padded_size(int(group.max()) + 1), constraints.per_group)
+        group_limit = np.full(padded_size(int(group.max()) + 1), constraints.per_group)
 
     def padded(part: np.ndarray, fill: float) -> np.ndarray:
         return np.pad(part, [(0, more), *[(0, 0)] * (part.ndim - 1)], constant_values=fill)
@@ -164,7 +164,7 @@ def pick_batch(
         weights=padded(each, 1),
         cost=padded(cost, 1),
         group=padded(group, 0),
-        room=room,
+        group_limit=group_limit,
     )
     seen = np.pad(seen, ((0, again), (0, 0)), mode="edge" if again else "constant")
     picked = np.asarray(pick(rule.function, whole, seen, count, key=key_rule))

@@ -9,8 +9,8 @@ mean, over the root of their number less 1. Members of an ensemble are joined en
 share, and so is what their means differ by; several outputs count with their average covariance.
 
 A pool may be a sample of a larger one, whose rows stand for several each: rules that sum over the pool or draw from it
-count them as often. Labels may have costs, which what a pick gains is divided by. And a batch may have room for only so
-many rows of each group.
+count them as often. Labels may have costs, which what a pick gains is divided by. And a batch may hold only so many
+rows of each group.
 
 `kmeans_inputs` and `kmeans_pp` draw rows at random. The other rules are deterministic: of rows that tie, the first is
 picked.
@@ -49,7 +49,7 @@ class Pool(NamedTuple):
         weights: How many rows of a larger pool each of these stands for ``[rows]``.
         cost: What a label costs, in any unit ``[rows]``: rules go by what is gained for each unit of it.
         group: The number of each row's group ``[rows]``.
-        room: How many rows of each group a batch may have ``[groups]``.
+        group_limit: How many rows of each group a batch may have ``[groups]``.
     """
 
     features: Array
@@ -58,7 +58,7 @@ class Pool(NamedTuple):
     weights: Array
     cost: Array
     group: Array
-    room: Array
+    group_limit: Array
 
     @classmethod
     def of(
@@ -70,7 +70,7 @@ class Pool(NamedTuple):
         weights: ArrayLike = 1.0,
         cost: ArrayLike = 1.0,
         group: ArrayLike = 0,
-        room: ArrayLike | None = None,
+        group_limit: ArrayLike | None = None,
     ) -> "Pool":
         """A pool; what is left out, or given as one number, is the same for all rows, and groups have no limit."""
         features = jnp.asarray(features)
@@ -82,7 +82,7 @@ class Pool(NamedTuple):
             jnp.broadcast_to(jnp.asarray(weights, kind), rows),
             jnp.broadcast_to(jnp.asarray(cost, kind), rows),
             jnp.broadcast_to(jnp.asarray(group, jnp.int32), rows),
-            jnp.full(1, len(features), jnp.int32) if room is None else jnp.asarray(room, jnp.int32),
+            jnp.full(1, len(features), jnp.int32) if group_limit is None else jnp.asarray(group_limit, jnp.int32),
         )
 
 
@@ -333,18 +333,19 @@ def _one_by_one(
     """Picks the available row with the best score, ``count`` times.
 
     ``scores(state, available)`` gives a number for each row and ``take(state, row, place)`` the state with this row in
-    the batch, as number ``place``. A row is available if it is not excluded or picked, and its group has room.
+    the batch, as number ``place``. A row is available if it is not excluded or picked, and its
+    group has not reached its limit.
     """
     if count > len(pool.features):
         raise ValueError(f"a batch of {count} different rows cannot come from a pool of {len(pool.features)}")
 
     def step(carry: tuple[State, Array, Array], place: Array) -> tuple[tuple[State, Array, Array], Array]:
-        state, left, room = carry
-        available = left & (room[pool.group] > 0)
+        state, left, more = carry
+        available = left & (more[pool.group] > 0)
         row = jnp.argmax(jnp.where(available, scores(state, available), -jnp.inf))
-        return (take(state, row, place), left.at[row].set(False), room.at[pool.group[row]].add(-1)), row
+        return (take(state, row, place), left.at[row].set(False), more.at[pool.group[row]].add(-1)), row
 
-    return jax.lax.scan(step, (state, ~pool.excluded, pool.room), jnp.arange(count))[1]
+    return jax.lax.scan(step, (state, ~pool.excluded, pool.group_limit), jnp.arange(count))[1]
 
 
 def _whiten(pool: Pool) -> Array:
