@@ -29,6 +29,7 @@ def write(folder, content, name="t.csv"):
     return path
 
 
+ABC = {"a": [1, 4], "b": [2, 5], "c": [3, 6]}
 READ = {
     "plain": ("a,b\n1,x\n2.5,y\n", {"a": [1, 2.5], "b": ["x", "y"]}, ""),
     "semicolons": ("a;b\n1;x\n2;y\n", {"a": [1, 2], "b": ["x", "y"]}, "read with ';'"),
@@ -127,6 +128,28 @@ READ = {
         {"t": [300, 310], "p": [1, 2]},
         "read with ';'; units in the line under it",
     ),
+    "a row of units with dashes": (
+        "t,r,p\nK,-,kJ/mol\n300,1,1\n310,2,2\n",
+        {"t": [300, 310], "r": [1, 2], "p": [1, 2]},
+        "units in the line under it",
+    ),
+    "a title with a comma": ("Made by Bob, in May\n\na,b,c\n1,2,3\n4,5,6\n", {**ABC}, "names from line 3"),
+    "names of which half are empty": (
+        ",a,b,\n0,1,2,\n1,3,4,\n",
+        {"unnamed 1": [0, 1], "a": [1, 3], "b": [2, 4]},
+        "an empty column without a name left out",
+    ),
+    "remarks above a header behind #": (
+        "# run 7\n# a b c\n1 2 3\n4 5 6\n",
+        {**ABC},
+        "read with blanks; names from line 2",
+    ),
+    "a remark as wide as the header": (
+        "# run 7\na b c\n1 2 3\n4 5 6\n",
+        {**ABC},
+        "read with blanks; names from line 2",
+    ),
+    "a header that begins with #": ("#,a\n1,2\n3,4\n", {"#": [1, 3], "a": [2, 4]}, ""),
     "separators at the ends of lines": (
         "a,b,\n1,2,\n3,4,\n",
         {"a": [1, 3], "b": [2, 4]},
@@ -175,6 +198,23 @@ READ = {
         "",
     ),
     "months in words": ("d,v\n27 Aug 2021,1\n1 Feb 2020,2\n", {"d": [D(2021, 8, 27), D(2020, 2, 1)], "v": [1, 2]}, ""),
+    "hours of two halves of the day": (
+        "d,v\n8/27/2021 10:30 AM,1\n5/6/2021 1:05 PM,2\n",
+        {"d": [D(2021, 8, 27, 10, 30), D(2021, 5, 6, 13, 5)], "v": [1, 2]},
+        "",
+    ),
+    "days and months of one digit": (
+        "d,v\n2021-8-7,1\n2021-10-28,2\n",
+        {"d": [D(2021, 8, 7), D(2021, 10, 28)], "v": [1, 2]},
+        "",
+    ),
+    "ISO dates with a mark": ("d,v\n2021-08-07,1\n-,2\n", {"d": [D(2021, 8, 7), None], "v": [1, 2]}, ""),
+    "codes like dates": ("c,v\n2021-13-07,1\n2021-10-28,2\n", {"c": ["2021-13-07", "2021-10-28"], "v": [1, 2]}, ""),
+    "text with numbers between semicolons": (
+        "c;v\n1.234;1\nbeta;2\n",
+        {"c": ["1.234", "beta"], "v": [1, 2]},
+        "read with ';'",
+    ),
     "yes and no": ("f,v\nyes,1\nNo,2\n?,3\n", {"f": [True, False, None], "v": [1, 2, 3]}, ""),
     "marks for missing values": (
         "a,d,v\n1,27.08.2021,1\n-,-,2\n?,?,3\n.,.,4\nn/a,n/a,5\n#N/A,NULL,6\n",
@@ -205,6 +245,33 @@ REFUSED = {
         "column 'a' has numbers such as '1,234', which may be 1234 or 1.234; say --decimal",
     ),
     "1,234 between semicolons": ("a;b\n1,234;1\n5,678;2\n", {}, "which may be 1234 or 1.234; say --decimal"),
+    "1.234 between semicolons": (
+        "a;b\n1.234;1\n5.678;2\n",
+        {},
+        "column 'a' has numbers such as '1.234', which may be 1234 or 1.234; say --decimal , if the point is between",
+    ),
+    "unquoted thousands": ("a,b\n5,234.5,1\n7,345.5,2\n", {}, "line 2 has 3 values, but the header has 2"),
+    "a day that is not there": (
+        "d,v\n01/06/2021,1\n31/02/2021,2\n",
+        {},
+        "'31/02/2021' in column 'd', line 3, is not a date, as the column is",
+    ),
+    "a title as wide as the header": (
+        "Report,May,v2\na,b,c\n1,2,3\n4,5,6\n",
+        {},
+        "the names of columns may be in line 1 or line 2; say which with --header-row",
+    ),
+    "a title, a header and units": (
+        "Report,May,v2\na,b,c\nK,bar,s\n1,2,3\n4,5,6\n7,8,9\n",
+        {},
+        "the names of columns may be in line 1 or line 2; say which with --header-row",
+    ),
+    "no header under a title": (
+        "Report,,,\n1,2,3,4\n5,6,7,8\n",
+        {},
+        "line 2 has numbers where the names of columns should be (1, 2, 3 and 1 more); add a header",
+    ),
+    "a short line": ("a,b\n" + "1,2\n" * 50 + "1\n", {}, "line 52 has 1 value, but the header has 2"),
     "commas and points in one column": (
         "a;b\n1,5;1\n2.25;2\n",
         {},
@@ -298,6 +365,12 @@ def test_what_is_refused(tmp_path, name, monkeypatch):
         ("a;b\n1,234;1\n", {"decimal": ","}, {"a": [1.234], "b": [1]}),
         ("a;b\n1,234;1\n", {"decimal": "."}, {"a": [1234], "b": [1]}),
         ("a;b\n1,234;1\n", {"trained_decimal": ","}, {"a": [1.234], "b": [1]}),
+        ("a;b\n1.234;1\n", {"decimal": ","}, {"a": [1234], "b": [1]}),
+        ("a;b\n1.234;1\n", {"decimal": "."}, {"a": [1.234], "b": [1]}),
+        ("a;b\n1.234;1\n", {"trained_decimal": ","}, {"a": [1234], "b": [1]}),
+        ("a;b\n1.234;1\n", {"trained_decimal": "."}, {"a": [1.234], "b": [1]}),
+        ('a,b\n"0,5",1\n1,2\n2,3\n', {"decimal": ","}, {"a": [0.5, 1, 2], "b": [1, 2, 3]}),
+        ("x,y\nin words,of mine\n3,4\n5,6\n", {"header_row": 1}, {"x": [3, 5], "y": [4, 6]}),
         ("a;b\n1,234;0.5\n", {"trained_decimal": ","}, {"a": [1234], "b": [0.5]}),
         ("d,v\n05/06/2021,1\n", {"dates": "dmy"}, {"d": [D(2021, 6, 5)], "v": [1]}),
         ("d,v\n05/06/2021,1\n", {"dates": "mdy"}, {"d": [D(2021, 5, 6)], "v": [1]}),

@@ -13,10 +13,10 @@ from ncprior.errors import UserError
 Order = Literal["", "dmy", "mdy"]
 """Whether the day or the month of a date comes first; nothing if it is not known."""
 
-_TIME = r"(?:[T ,]+(?P<time>\d{1,2}:\d{2}(?::\d{2})?))?"
+_TIME = r"(?:[T ,]+(?P<time>\d{1,2}:\d{2}(?::\d{2})?)(?P<half> ?[AaPp][Mm])?)?"
 _DAY_MONTH = re.compile(rf"(?P<first>\d{{1,2}})(?P<sign>[./-])(?P<second>\d{{1,2}})(?P=sign)(?P<year>\d{{4}}){_TIME}")
 _SHORT_YEAR = re.compile(rf"(?P<first>\d{{1,2}})(?P<sign>[./])(?P<second>\d{{1,2}})(?P=sign)(?P<year>\d{{2}}){_TIME}")
-_YEAR_FIRST = re.compile(rf"(?P<year>\d{{4}})(?P<sign>[./])(?P<second>\d{{1,2}})(?P=sign)(?P<third>\d{{1,2}}){_TIME}")
+_YEAR_FIRST = re.compile(rf"(?P<year>\d{{4}})(?P<sign>[./-])(?P<second>\d{{1,2}})(?P=sign)(?P<third>\d{{1,2}}){_TIME}")
 _NAMED_MONTH = re.compile(
     rf"(?P<day>\d{{1,2}})(?P<sign>[ -])(?P<month>[A-Za-z]{{3,9}})(?P=sign)(?P<year>\d{{4}}){_TIME}"
 )
@@ -62,7 +62,8 @@ def infer(name: str, values: Sequence[str], order: Order) -> Dates | None:
         return Dates(_with_times(f"{parts[0]}{sign}{parts[1]}{sign}{year}", found), comes if sign != "." else "")
     if (found := _matches(_YEAR_FIRST, values)) is not None:
         sign = found[0]["sign"]
-        return Dates(_with_times(f"%Y{sign}%m{sign}%d", found))
+        months = all(int(one["second"]) <= 12 for one in found)
+        return Dates(_with_times(f"%Y{sign}%m{sign}%d", found)) if months else None
     for pattern, form in ((_NAMED_MONTH, "%d{sign}{month}{sign}%Y"), (_MONTH_FIRST, "{month} %d{sign}%Y")):
         if (found := _matches(pattern, values)) is None:
             continue
@@ -91,34 +92,50 @@ def _matches(pattern: re.Pattern[str], values: Sequence[str]) -> list[re.Match[s
 
 def _with_times(date: str, found: Sequence[re.Match[str]]) -> tuple[str, ...]:
     """A format for each way in which the time of day is written."""
-    times = {one["time"].count(":") if one["time"] else 0: one for one in found}
-    between = {count: re.search(r"[T ,]+(?=\d{1,2}:)", one[0]) for count, one in times.items()}
-    clock = {0: "", 1: "%H:%M", 2: "%H:%M:%S"}
-    return tuple(
-        f"{date}{(between[count] or [''])[0] if count else ''}{clock[count]}" for count in sorted(times, reverse=True)
-    )
+    formats = {f"{date}{_clock(one)}" for one in found}
+    return tuple(sorted(formats, key=len, reverse=True))
+
+
+def _clock(found: re.Match[str]) -> str:
+    """The format of the time of day, with what is between it and the date."""
+    if not found["time"]:
+        return ""
+    between = re.search(r"[T ,]+(?=\d{1,2}:)", found[0])
+    half = re.sub("[AaPp][Mm]", "%p", found["half"] or "")
+    seconds = ":%S" if found["time"].count(":") == 2 else ""
+    return f"{between[0] if between else ''}{'%I' if half else '%H'}:%M{seconds}{half}"
 
 
 def parsed(text: pa.ChunkedArray, formats: Sequence[str]) -> pa.ChunkedArray:
     """Points in time, each value by the first format that it has.
 
     Raises:
-        pa.ArrowInvalid: If a value has none of them.
+        pa.ArrowInvalid: If a value has none of them, or there is no such day.
     """
     whole: pa.ChunkedArray | None = None
     for form in formats:
         found = pc.strptime(text, format=form, unit="us", error_is_null=True)
+        # 31 February is read as a day of March.
+        day = pc.struct_field(pc.extract_regex(text, _pattern(form)), "day").cast(pa.int64())
+        found = pc.if_else(pc.equal(pc.day(found), day), found, pa.scalar(None, found.type))
         whole = found if whole is None else pc.coalesce(whole, found)
     if whole is None or whole.null_count > text.null_count:
         raise pa.ArrowInvalid(f"not a date {in_words(formats[0])}")
     return whole
 
 
+def _pattern(form: str) -> str:
+    """A regular expression for a format of dates, in which the day is called so."""
+    parts = {"%d": r"(?P<day>\d{1,2})", "%m": r"\d{1,2}", "%Y": r"\d{4}", "%y": r"\d{2}"}
+    date = re.sub(r"[T ,]*%[HI].*", "", form)
+    return "^" + re.sub("%([dmYybB])", lambda found: parts.get(found[0], "[A-Za-z]+"), date.replace(".", "[.]"))
+
+
 def in_words(form: str) -> str:
     """A format of dates as people say it."""
     names = {"%d": "day", "%m": "month", "%Y": "year", "%y": "year", "%b": "month", "%B": "month"}
     named = re.sub("%[dmYybB]", lambda found: names[found[0]], form)
-    return re.sub(r"[T ,]*%H:%M(:%S)?", " and time", named)
+    return re.sub(r"[T ,]*%[HI].*", " and time", named)
 
 
 def looks_like(cell: str) -> bool:
@@ -126,3 +143,9 @@ def looks_like(cell: str) -> bool:
     if re.match(r"\d{4}-\d{2}-\d{2}", cell):
         return True
     return any(pattern.fullmatch(cell) for pattern in _PATTERNS)
+
+
+def names_month(cell: str) -> bool:
+    """Whether a cell has the name of a month and a number, such as Aug-21."""
+    words = re.findall("[a-z]+", cell.casefold())
+    return any(word in _MONTH_NAMES for word in words) and bool(re.search(r"\d", cell))

@@ -23,12 +23,12 @@ UNITS = frozenset(_UNITS.split())
 
 CURRENCIES = "$€£¥₹₽₩"
 _CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN|CZK"
-_BLANKS = " \u00a0\u202f\u2009"  # also those that do not break, and thin ones
-_PREFIX = rf"(?P<bound>[<>≤≥]=?)?[{_BLANKS}]*(?P<currency>[{CURRENCIES}]|(?:{_CODES})\b)?[{_BLANKS}]*"
-_GROUPS = rf"\d{{1,3}}(?P<group>[.,'’{_BLANKS}])\d{{3}}(?:(?P=group)\d{{3}})*(?:(?!(?P=group))[.,]\d+)?"
+BLANKS = " \u00a0\u202f\u2009"  # also those that do not break, and thin ones
+_PREFIX = rf"(?P<bound>[<>≤≥]=?)?[{BLANKS}]*(?P<currency>[{CURRENCIES}]|(?:{_CODES})\b)?[{BLANKS}]*"
+_GROUPS = rf"\d{{1,3}}(?P<group>[.,'’{BLANKS}])\d{{3}}(?:(?P=group)\d{{3}})*(?:(?!(?P=group))[.,]\d+)?"
 _CORE = rf"(?P<sign>[+\-−]?)(?P<currency2>[{CURRENCIES}]?)(?P<core>{_GROUPS}|\d+(?:\.\d*|,\d+)?|[.,]\d+)"
 _CORE += r"(?P<exponent>[eE][+\-]?\d{1,3})?"
-_SUFFIX = rf"(?P<gap>[{_BLANKS}]*)(?P<unit>[%‰°a-zA-Zµμ$€£¥Ω²³][^\s\d,;]{{0,11}}[23]?)?"
+_SUFFIX = rf"(?P<gap>[{BLANKS}]*)(?P<unit>[%‰°a-zA-Zµμ$€£¥Ω²³][^\s\d,;]{{0,11}}[23]?)?"
 _CELL = re.compile(rf"{_PREFIX}{_CORE}{_SUFFIX}")
 
 
@@ -85,13 +85,7 @@ def infer(name: str, values: Sequence[str], decimal: Decimal, *, lists: bool) ->
         raise UserError(f"column {name!r} has decimal commas and points, as in {both}; write all numbers in one way")
     found_sign: Decimal = sure[0] if sure else decimal  # type: ignore[assignment]
     if "?" in shown and not found_sign:
-        number = shown["?"]
-        whole_part, _, rest = (digits(number) or "").partition(",")
-        raise UserError(
-            f"column {name!r} has numbers such as {number!r:.40}, which may be {whole_part}{rest} or "
-            f"{whole_part}.{rest}; say --decimal . if the comma is between thousands, or --decimal , if it is the "
-            "decimal sign"
-        )
+        raise UserError(two_readings(name, shown["?"]))
     used = {sign for value in values for sign in ",." if sign in (digits(value) or "")}
     found_sign = found_sign or "."
     other = "," if found_sign == "." else "."
@@ -114,10 +108,10 @@ def parsed(text: pa.ChunkedArray, written: Numbers) -> pa.ChunkedArray:
     text = pc.replace_substring(text, "−", "-")
     if written.unit:
         unit = re.escape(written.unit)
-        text = replaced(text, rf"[{_BLANKS}]*{unit}$", "")
-        text = replaced(text, rf"^([<>≤≥]=?)?[{_BLANKS}]*([+\-]?){unit}[{_BLANKS}]*", r"\1\2")
+        text = replaced(text, rf"[{BLANKS}]*{unit}$", "")
+        text = replaced(text, rf"^([<>≤≥]=?)?[{BLANKS}]*([+\-]?){unit}[{BLANKS}]*", r"\1\2")
     if written.bounds:
-        text = replaced(replaced(text, rf"^[<≤]=?[{_BLANKS}]*", "<"), rf"^[>≥]=?[{_BLANKS}]*", ">")
+        text = replaced(replaced(text, rf"^[<≤]=?[{BLANKS}]*", "<"), rf"^[>≥]=?[{BLANKS}]*", ">")
     if written.thousands:
         sign = re.escape(written.thousands)
         text = replaced(text, rf"{sign}(\d{{3}})", r"\1")
@@ -157,17 +151,37 @@ def evidence(core: str) -> Literal["", ".", ",", "?"]:
     return sign  # type: ignore[return-value]
 
 
+def two_readings(name: str, number: str) -> str:
+    """What to say about a number such as 1,234 or 1.234, if nothing tells what its sign means."""
+    core = digits(number) or ""
+    sign, other, word = (",", ".", "comma") if "," in core else (".", ",", "point")
+    whole, _, rest = core.partition(sign)
+    what = f"column {name!r} has numbers such as {number!r:.40}, which may be {whole}{rest} or {whole}.{rest}"
+    thousands = f"say --decimal {other} if the {word} is between thousands"
+    return f"{what}; {thousands}, or --decimal {sign} if it is the decimal sign"
+
+
 def digits(cell: str) -> str | None:
     """The digits of a cell that reads as a number, with their signs; None if it does not."""
     found = _CELL.fullmatch(_bare(cell))
     return found["core"].strip() if found and _unit_of(found) is not None else None
 
 
-def is_unit(cell: str) -> bool:
-    """Whether a cell under the header reads as a unit: in brackets, a known one, or short."""
-    cell = cell.strip()
-    bare = cell.strip("[]()")
-    return bare != cell or cell in UNITS or cell in CURRENCIES or (len(cell) <= 8 and " " not in cell)
+def are_units(row: Sequence[str]) -> bool:
+    """Whether the cells under a header are units: all short or in brackets, and half of them known.
+
+    >>> are_units(["K", "kJ/mol", "counts"]), are_units(["x", "y", "K"])
+    (True, False)
+    """
+    short = [cell for cell in row if _is_known(cell) or (len(cell) <= 8 and " " not in cell)]
+    return len(short) == len(row) and 2 * sum(map(_is_known, row)) >= len(row)
+
+
+def _is_known(cell: str) -> bool:
+    """Whether a cell is a known unit, or one in brackets."""
+    if cell.strip("[]()") != cell or cell in CURRENCIES:
+        return True
+    return all(part in UNITS or part == "1" or part.endswith("%") for part in re.split("[/·*]", cell)) or cell in UNITS
 
 
 def _bare(cell: str) -> str:

@@ -5,6 +5,7 @@ possible and nothing in the column or its file tells which is meant, `infer` rai
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -57,7 +58,7 @@ class Reading:
         if self.kind == "number":
             return pa.string() if self.bounds else pa.float64()
         if self.kind == "date":
-            return pa.timestamp("us") if any("%H" in form for form in self.formats) else pa.date32()
+            return pa.timestamp("us") if any("%M" in form for form in self.formats) else pa.date32()
         return pa.bool_() if self.kind == "flag" else pa.string()
 
     def in_words(self) -> str:
@@ -76,7 +77,8 @@ class Reading:
         return ", ".join(said)
 
 
-_SIGNS = {",": "commas", ".": "points", " ": "blanks", "'": "apostrophes", "’": "apostrophes"}
+_SIGNS = {",": "commas", ".": "points", "'": "apostrophes", "’": "apostrophes"}
+_SIGNS |= dict.fromkeys(cell_numbers.BLANKS, "blanks")
 
 
 def infer(
@@ -134,12 +136,26 @@ def read(text: pa.ChunkedArray, reading: Reading) -> pa.ChunkedArray:
     return cell_numbers.parsed(text, Numbers(reading.decimal, reading.thousands, reading.unit, reading.bounds))
 
 
+def is_missing(cell: str) -> bool:
+    """Whether a cell stands for no value in a column of numbers."""
+    return cell in _NONE
+
+
 def looks_typed(cell: str) -> bool:
     """Whether a cell is a number, a date, true or false, or missing: anything but text."""
     cell = cell.strip()
-    if cell in _NONE or cell.casefold() in ("yes", "no", "true", "false"):
+    if is_missing(cell) or cell.casefold() in ("yes", "no", "true", "false"):
         return True
     return cell_numbers.digits(cell) is not None or cell_dates.looks_like(cell)
+
+
+_NEARLY = re.compile(r"[~≈<>$€£]? ?[+\-]?\d[\d.,:/±×()+\-–' ]*[%°A-Za-z]{0,9}")
+"""Such as ~5, 5.1 ± 0.2, 1,00,000 and 2021-08: nearly numbers or dates."""
+
+
+def resembles_typed(cell: str) -> bool:
+    """Whether a person would say that a cell is a number or a date, though it may not be read as one."""
+    return looks_typed(cell) or bool(_NEARLY.fullmatch(cell.strip())) or cell_dates.names_month(cell)
 
 
 def _are_flags(values: Sequence[str]) -> bool:

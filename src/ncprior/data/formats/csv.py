@@ -17,7 +17,7 @@ from ncprior.data import cells
 from ncprior.data.cells import Reading
 from ncprior.data.formats import text_columns
 from ncprior.data.formats.dialect import SAMPLE, Dialect, DialectOptions, detect
-from ncprior.data.formats.layout import BLANKS, records
+from ncprior.data.formats.layout import BLANKS, counted, records
 from ncprior.data.formats.text_columns import Inferred
 from ncprior.errors import UserError
 
@@ -138,7 +138,7 @@ def reason(file: Path, message: str, options: DialectOptions) -> str | None:
     dialect = dialect_of(file, options)
     if ragged:
         line = _line(file, dialect, int(ragged[1]) - dialect.skipped)
-        return f"line {line} has {ragged[3]} values, but the header has {ragged[2]}; mend or drop that line"
+        return f"line {line} has {counted(int(ragged[3]))}, but the header has {ragged[2]}; mend or drop that line"
     assert found is not None
     name = dialect.names[int(found[1])]
     if "UTF8" in found[4]:
@@ -182,7 +182,7 @@ def _blocks(
         include_columns=columns if columns is not None else _kept(dialect),
         null_values=cells.MISSING,
         strings_can_be_null=True,
-        decimal_point="," if dialect.decimal == "," and dialect.separator != "," else ".",
+        decimal_point="," if dialect.hint == "," and dialect.separator != "," else ".",
     )
     with _source(file) as source:
         bytes_ = _Tabbed(source, dialect.encoding) if blanks else source
@@ -257,11 +257,12 @@ def _first_block(file: Path, changed: int, size: int, options: DialectOptions) -
     if first is None:
         return _Beginning(names, None, {})
     units = dict(zip(dialect.names, dialect.units, strict=False))
-    order, lists = options.dates or options.trained_dates, dialect.separator == ","
-    inferred = {}
+    order, lists = options.dates or options.trained_dates, dialect.separator == "," and options.decimal != ","
+    inferred = {name: Inferred(None, doubt=doubt) for name, doubt in dialect.doubts}
     for name, values in zip(names, first.columns, strict=True):
         unit = units.get(name, "")
-        if found := text_columns.infer(name, values, unit, decimal=dialect.hint, order=order, lists=lists):
+        found = text_columns.infer(name, values, unit, decimal=dialect.hint, order=order, lists=lists)
+        if found and name not in inferred:
             inferred[name] = found
     # Whole numbers are kept, of which the largest count; of others, the type.
     kept = [values if pa.types.is_integer(values.type) else pa.nulls(0, values.type) for values in first.columns]

@@ -10,7 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ncprior.data import cell_dates, cell_numbers
-from ncprior.data.formats.layout import BLANKS, Layout, Record, cell_at, is_number, laid_out, records
+from ncprior.data.formats.layout import (
+    BLANKS,
+    Layout,
+    Record,
+    cell_at,
+    counted,
+    is_number,
+    is_numeric,
+    laid_out,
+    records,
+)
 from ncprior.errors import UserError
 
 SAMPLE = 1 << 20
@@ -79,6 +89,7 @@ class Dialect:
     `decimal` is the sign that its numbers or its user show, and `hint` what to take where a column leaves it open.
     `names` are those of all its columns; `dropped` are the numbers of columns that have neither a name nor a value.
     `skipped` is how many lines come before the first row of values, and `header` the line with the names, from 1.
+    `doubts` are what to say of columns whose points may be decimal signs or between thousands.
     """
 
     encoding: str
@@ -90,6 +101,7 @@ class Dialect:
     header: int = 1
     units: tuple[str, ...] = ()
     dropped: tuple[int, ...] = ()
+    doubts: tuple[tuple[str, str], ...] = ()
 
     def in_words(self) -> str:
         """What is not as in plain CSV, as one line for people; nothing if all is plain."""
@@ -130,16 +142,19 @@ def detect(file: object, sample: bytes, *, whole: bool, options: DialectOptions,
     # A separator at the end of every line makes a column without a name and without values.
     empty = [i for i, name in enumerate(names) if not name and not any(cell_at(row, i) for row in layout.rows)]
     named = tuple(name or f"unnamed {i + 1}" for i, name in enumerate(names))
+    hint = decimal or options.trained_decimal
+    doubts = _points(named, layout.rows) if layout.separator == ";" and not found and not hint else {}
     return Dialect(
         encoding=encoding,
         separator=layout.separator,
         decimal=decimal,
-        hint=decimal or options.trained_decimal,
+        hint=hint,
         names=named,
         skipped=layout.skipped,
         header=layout.header or 0,
         units=tuple(layout.units),
         dropped=tuple(empty),
+        doubts=tuple(doubts.items()),
     )
 
 
@@ -192,13 +207,12 @@ def _layout_of(file: object, text: str, options: DialectOptions, *, whole: bool,
         both = " or by ".join(f"{_SEPARATORS[one.separator]} ({_shown(one.names)})" for one in wide[:2])
         raise UserError(f"{file}: its columns may be separated by {both}; say which with --sep")
     if not wide and not found:
-        raise UserError(_ragged(file, text, given or ","))
+        raise UserError(_ragged(file, text, given or ",") or f"{file}: no header can be found; say --header-row")
     layout = (wide or found)[0]
     if options.header_row is None and all(is_number(name) for name in layout.names):
-        if not text.splitlines()[0].strip() or layout.header != 1:
-            raise UserError(_ragged(file, text, layout.separator))
-        what = f"{file}: line {layout.header} has numbers where the names of columns should be ({_shown(layout.names)})"
-        raise UserError(f"{what}; add a header, or give --header-row 0 to call them x0, x1 and so on")
+        what = f"line {layout.header} has numbers where the names of columns should be ({_shown(layout.names)})"
+        no_header = f"{file}: {what}; add a header, or give --header-row 0 to call them x0, x1 and so on"
+        raise UserError(no_header if layout.header == 1 else _ragged(file, text, layout.separator) or no_header)
     return layout
 
 
@@ -214,12 +228,14 @@ def _divided(file: object, text: str, separator: str, options: DialectOptions, *
     return laid_out(file, found, separator, options.header_row)
 
 
-def _ragged(file: object, text: str, separator: str) -> str:
-    """The first line that has another number of values than the header."""
+def _ragged(file: object, text: str, separator: str) -> str | None:
+    """The first line that has another number of values than the header; None if there is none."""
     found = list(records(iter(io.StringIO(text, newline="")), separator))
     width = len(found[0].cells)
-    odd = next((one for one in found if len(one.cells) != width), found[-1])
-    what = f"line {odd.line} has {len(odd.cells)} values, but the header has {width}"
+    odd = next((one for one in found if len(one.cells) != width), None)
+    if odd is None:
+        return None
+    what = f"line {odd.line} has {counted(len(odd.cells))}, but the header has {width}"
     return f"{file}: {what}; mend or drop that line, or say --sep or --header-row"
 
 
@@ -234,6 +250,19 @@ def _signs(rows: Sequence[Record]) -> set[cell_numbers.Decimal]:
                     found.add(sign)
         if len(found) == 2:
             break
+    return found
+
+
+def _points(names: Sequence[str], rows: Sequence[Record]) -> dict[str, str]:
+    """What to say of columns with numbers such as 1.234 where semicolons, as people with decimal commas use them, are
+    all there is to go by.
+    """
+    found: dict[str, str] = {}
+    for i, name in enumerate(names):
+        column = [cell_at(row, i) for row in rows]
+        shown = next((cell for cell in column if "." in (cell_numbers.digits(cell) or "")), None)
+        if shown is not None and is_numeric(column):
+            found[name] = cell_numbers.two_readings(name, shown)
     return found
 
 

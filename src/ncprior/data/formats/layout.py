@@ -13,6 +13,8 @@ BLANKS = " "
 """The separator that stands for any number of blanks and tabs."""
 _CONSISTENT = 0.9
 """Share of the rows that must have as many values as the others."""
+_FEW = 4
+"""Rows up to which every one counts."""
 
 
 class Record(NamedTuple):
@@ -65,17 +67,20 @@ def laid_out(file: object, found: list[Record], separator: str, header_row: int 
     width = Counter(len(one.cells) for one in late).most_common(1)[0][0]
     if header_row is not None:
         return _with_header(file, found, width, separator, header_row)
+    found = found[_remarks(found, width) :]
     start = next((i for i, one in enumerate(found) if len(one.cells) == width and _is_full(one.cells)), None)
     if start is None:
         start = next(i for i, one in enumerate(found) if len(one.cells) == width)
-    before = found[start - 1] if start else None
+    before = found[start - 1] if start and not _above_numbers(found, start) else None
     if before and (comment := _commented(before.cells, width)) and _numeric(found[start].cells):
         header, names = before, comment
+    elif before and len(before.cells) == width and _numeric(found[start].cells) and _are_names(before.cells):
+        header, names = before, before.cells  # of which half are empty
     elif before and width > 2 and len(before.cells) == width - 1 and not any(map(is_number, before.cells)):
         # Rows end in a separator, or begin with a number that has no name.
         last = not any(cell_at(one, width - 1) for one in found[start:])
-        if not last and len({one.cells[0] for one in found[start:]}) < len(found) - start:
-            return None  # these are no names of rows
+        if not last and not _name_rows([one.cells[0] for one in found[start:]], separator):
+            return None
         header, names = before, [*before.cells, ""] if last else ["", *before.cells]
     elif before and len(before.cells) == width + 1 and not before.cells[-1].strip():
         header, names = before, before.cells[:-1]
@@ -98,25 +103,56 @@ def _with_header(file: object, found: list[Record], width: int, separator: str, 
         raise UserError(f"--header-row {header_row}: line {header_row} of {file} is empty, or not there")
     rows = [one for one in found if one.line > header_row]
     names = [*header.cells, *[""] * (width - len(header.cells))][: max(width, len(header.cells))]
-    return _with_units(file, separator, header, names, rows)
+    return _with_units(file, separator, header, names, rows, sure=True)
 
 
-def _with_units(file: object, separator: str, header: Record, names: list[str], rows: list[Record]) -> Layout:
-    """The layout, where the row under the header may have units."""
+def _with_units(
+    file: object, separator: str, header: Record, names: list[str], rows: list[Record], *, sure: bool = False
+) -> Layout:
+    """The layout, where the row under the header may have units; ``sure`` if the header cannot be a title."""
     units: list[str] = []
     first_line = rows[0].line if rows else header.line + 1
     if len(rows) > 1:
-        numbers = [i for i in range(len(names)) if _is_numeric([cell_at(row, i) for row in rows[1:]])]
-        under = [cell_at(rows[0], i) for i in numbers]
-        words = [cell for cell in under if cell and not cells.looks_typed(cell)]
-        if words and len(words) >= len([cell for cell in under if cell]):
-            if not all(map(cell_numbers.is_unit, words)):
+        # The second row may have units, too, if the header is a title.
+        values = rows[2:] if len(rows) > _FEW else rows[1:]
+        numbers = [i for i in range(len(names)) if is_numeric([cell_at(row, i) for row in values])]
+        under = [cell for i in numbers if (cell := cell_at(rows[0], i)) and not cells.is_missing(cell)]
+        if under and not any(map(cells.looks_typed, under)):
+            if not sure and not cell_numbers.are_units(under):
                 which = f"line {header.line} or line {rows[0].line}"
                 raise UserError(f"{file}: the names of columns may be in {which}; say which with --header-row")
             units = [cell.strip() for cell in rows[0].cells]
             rows = rows[1:]
             first_line = rows[0].line
     return Layout(separator, header.line, list(names), rows, units, first_line - 1)
+
+
+def _remarks(found: Sequence[Record], width: int) -> int:
+    """How many rows at the beginning are remarks behind #, the last of which may be the header."""
+    count = next((i for i, one in enumerate(found) if not one.cells[0].startswith("#")), 0)
+    if not count:
+        return 0
+    last = found[count - 1].cells
+    is_header = (_commented(last, width) or len(last) == width) and not _above_numbers(found, count)
+    return count - 1 if is_header else count
+
+
+def _above_numbers(found: Sequence[Record], place: int) -> bool:
+    """Whether a row has no numbers, and the next one has."""
+    return not _numeric(found[place].cells) and place + 1 < len(found) and _numeric(found[place + 1].cells)
+
+
+def _are_names(row: Sequence[str]) -> bool:
+    """Whether a row with empty cells has names, and not only a title."""
+    return sum(bool(cell.strip()) for cell in row) > 1 and not _numeric(row)
+
+
+def _name_rows(column: list[str], separator: str) -> bool:
+    """Whether a column without a name has names of rows; between commas, 1,5 may be one number."""
+    if len(set(column)) < len(column):
+        return False
+    counts = [[str(i + first) for i in range(len(column))] for first in (0, 1)]
+    return separator != "," or not all(map(is_number, column)) or column in counts
 
 
 def _commented(row: list[str], width: int) -> list[str] | None:
@@ -139,6 +175,11 @@ def _is_full(row: Sequence[str]) -> bool:
     return 2 * there > len(row) or there == len(row) - 1
 
 
+def counted(values: int) -> str:
+    """How many values a line has, in words."""
+    return f"{values} value{'s' * (values != 1)}"
+
+
 def is_number(cell: str) -> bool:
     """Whether a cell reads as a number."""
     return cell_numbers.digits(cell) is not None
@@ -148,7 +189,7 @@ def _numeric(row: Sequence[str]) -> bool:
     return any(map(is_number, row))
 
 
-def _is_numeric(column: Sequence[str]) -> bool:
+def is_numeric(column: Sequence[str]) -> bool:
     """Whether nearly all of a column is numbers."""
     there = [cell for cell in column if cell and not (cells.looks_typed(cell) and not is_number(cell))]
     return bool(there) and sum(map(is_number, there)) >= _CONSISTENT * len(there)

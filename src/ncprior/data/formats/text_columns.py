@@ -52,6 +52,7 @@ def infer(
 ) -> Inferred | None:
     """How to read a column whose first values are given; None if there is nothing to say about it."""
     unit = unit.strip("[]() ")
+    unit = "" if cells.is_missing(unit) else unit
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         return Inferred(None, unit) if unit else None
     try:
