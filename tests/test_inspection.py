@@ -44,11 +44,34 @@ def test_categories_that_give_the_target_away():
 def test_columns_that_were_left_out_but_look_like_numbers_or_dates():
     sizes = [f"{value:.3f}" if i % 9 else f"about {value:.1f}" for i, value in enumerate(X)]
     line = told({"size": sizes})[0]
-    assert line.startswith("'size' was left out, though 90% of it reads as numbers or dates, but not 'about ")
+    assert line.startswith("'size' was left out, though 90% of it looks like numbers or dates, but not 'about ")
     assert line.endswith("; mend it to use it")
     days = [f"{i % 28 + 1}.{i % 12 + 1}.{2000 + i}" if i % 9 else f"spring {i}" for i in range(ROWS)]
     assert "'day' was left out" in told({"day": days})[0]
     assert told({"name": [f"name {i}" for i in range(ROWS)]}) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "examples"),
+    [
+        ([f"{i}.5 ± 0.1" for i in range(ROWS)], "'0.5 ± 0.1'"),
+        ([f"{i % 9 + 1},{i % 90 + 10},100.50" for i in range(ROWS)], "'1,10,100.50'"),
+        ([f"{1990 + i // 12}-{i % 12 + 1:02d}" for i in range(ROWS)], "'1990-01'"),
+        ([f"{i + 1}. August 1999" for i in range(ROWS)], "'1. August 1999'"),
+        ([f"{i}.5 K" if i != 50 else "12 bar" for i in range(ROWS)], "'0.5 K' and '12 bar'"),
+        ([f"{i}" if i != 50 else "0,5" for i in range(ROWS)], "'0' and '0,5'"),
+    ],
+)
+def test_columns_that_were_left_out_but_nearly_are_numbers_or_dates(written, examples):
+    assert told({"size": written}) == [
+        f"'size' was left out, though it looks like numbers or dates, such as {examples}; "
+        "to use it, write all of it as plain numbers or dates"
+    ]
+
+
+@pytest.mark.parametrize("name", ["{} Main Street", "AB-{}", "3f{}a-e1{}", "v{}"])
+def test_names_with_digits_are_no_numbers(name):
+    assert told({"name": [name.format(i, i) for i in range(ROWS)]}) == []
 
 
 def test_categories_that_are_numbers_or_dates():
@@ -168,7 +191,7 @@ def test_bounds_are_their_numbers_with_a_flag(tmp_path):
     table = written(tmp_path, "pb,x\n<0.05,1\n0.1,2\n0.3,3\n>5,4\n")
     encoder = Encoder.fit(table)
     assert encoder.names == ("pb", "pb is a bound", "x", "unexpected")
-    assert encoder.columns[0].treatment == "number, median 0.2, 50% bounds such as <1"
+    assert encoder.columns[0].treatment == "number, median 0.2, 50% bounds such as <0.05"
     matrix = encoder.transform(table)
     assert matrix[:, 1].tolist() == [1, 0, 0, 1]
     as_numbers = encoder.transform(pa.table({"pb": [0.05, 0.1, 0.3, 5], "x": [1, 2, 3, 4]}))

@@ -309,7 +309,10 @@ def _fit(field: pa.Field, values: pa.ChunkedArray, most_categories: int) -> Colu
         "flag": "true or false" if parts else "true or false, always the same",
         "date": f"date as {', '.join(parts)}" if parts else "date, always the same",
     }[kind]
-    treatment += _share(count, len(missing), "missing") + _share(int(bounds.sum()), len(missing), "bounds such as <1")
+    treatment += _share(count, len(missing), "missing")
+    if bounds.any():
+        example = values[int(np.argmax(bounds))].as_py().strip()
+        treatment += _share(int(bounds.sum()), len(missing), f"bounds such as {example}")
     treatment += f" ({about.note})" if about.note else ""
     return Column(
         name,

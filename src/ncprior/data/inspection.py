@@ -93,11 +93,30 @@ def _left_out(column: Column, table: pa.Table) -> Iterator[str]:
     if column_values.kind_of(column.name, table[column.name].type) != "category":
         return
     text = _different_text(column, table)
-    odd = [value for value in text if not cells.looks_typed(value)]
-    if text and len(odd) <= len(text) / 2:
-        example = f", but not {odd[0]!r:.40}" if odd else ""
-        what = f"{column.name!r} was left out, though {1 - len(odd) / len(text):.0%} of it reads as numbers or dates"
-        yield f"{what}{example}; mend it to use it"
+    odd = [value for value in text if not cells.resembles_typed(value)]
+    if not text or len(odd) > len(text) / 2:
+        return
+    if odd:
+        what = f"{1 - len(odd) / len(text):.0%} of it looks like numbers or dates, but not {odd[0]!r:.40}"
+        advice = "mend it to use it"
+    else:
+        what = f"it looks like numbers or dates, such as {' and '.join(f'{value!r:.40}' for value in _unlike(text))}"
+        advice = "to use it, write all of it as plain numbers or dates"
+    yield f"{column.name!r} was left out, though {what}; {advice}"
+
+
+def _unlike(text: Sequence[str]) -> list[str]:
+    """A value, and the first one that is not read in the way in which it is, if there is such a one."""
+
+    def alike(value: str) -> bool:
+        try:
+            reading = cells.infer("", [text[0], value], lists=True)
+        except UserError:
+            return False
+        return reading is not None and reading.kind != "text"
+
+    other = next((value for value in text if not alike(value)), None) if alike(text[0]) else None
+    return [text[0]] if other is None else [text[0], other]
 
 
 def _numbers_as_text(column: Column, table: pa.Table) -> Iterator[str]:
