@@ -86,6 +86,17 @@ def test_counters_without_a_name_are_left_out_with_a_word(tmp_path, run):
     assert [column["name"] for column in wanted["columns"]] == ["unnamed 1", "x"]
 
 
+def test_columns_that_the_first_file_of_a_folder_lacks_are_left_out_with_a_word(tmp_path, run):
+    (tmp_path / "t").mkdir()
+    for name, more, rows in (("1.csv", "", range(20)), ("2.csv", ",late", range(20, 40))):
+        lines = [f"{i % 7},{i % 5}{',1' * bool(more)}" for i in rows]
+        (tmp_path / "t" / name).write_text("\n".join([f"x,y{more}", *lines]))
+    fit = ["fit", tmp_path / "t", "--target", "y", *TINY, "--json", "--out", tmp_path / "m.ncp"]
+    summary = json.loads(run(*fit)[0])
+    assert [column["name"] for column in summary["columns"]] == ["x"]
+    assert summary["look_at"][0] == "'late' is not in the first file of the folder, and was left out"
+
+
 def test_quiet_says_nothing(folder, tmp_path, run, monkeypatch):
     monkeypatch.setattr("ncprior.experiments.baselines.boosting_error", None)  # must not be called
     said = run("fit", folder / "plain.csv", "--target", "y", *TINY, "--out", tmp_path / "m.ncp", "--quiet")

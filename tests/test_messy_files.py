@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ncprior.data import cells, table_files
 from ncprior.data.formats import csv as csv_tables
+from ncprior.data.formats import text_columns
 from ncprior.data.formats.dialect import DialectOptions
 from ncprior.errors import UserError
 
@@ -473,6 +474,27 @@ def test_excel(tmp_path):
         table_files.read(path, options=DialectOptions(sheet="June"))
 
 
+def test_a_row_of_units_in_excel(tmp_path):
+    path = workbook(tmp_path, {"May": [["t", "p", "s"], ["K", "[bar]"], [300, "1", "x"], [310, "-", "y"]]})
+    table = table_files.read(path)
+    assert table.to_pydict() == {"t": [300, 310], "p": [1, None], "s": ["x", "y"]}
+    assert [text_columns.written(field).unit for field in table.schema] == ["K", "bar", ""]
+    assert table_files.dialect_in_words(path) == "read from the sheet 'May', units in the line under it"
+
+
+def test_times_and_durations_in_excel(tmp_path):
+    rows = [["t", "d"], [datetime.time(10, 30), datetime.timedelta(hours=30)]]
+    table = table_files.read(workbook(tmp_path, {"May": rows}))
+    assert table.to_pydict() == {"t": [datetime.time(10, 30)], "d": [datetime.timedelta(hours=30)]}
+
+
+def test_a_sheet_without_a_header(tmp_path):
+    path = workbook(tmp_path, {"May": [[1, 2], [3, 4]]})
+    with pytest.raises(UserError, match=r"line 1 has numbers where the names of columns should be \(1, 2\)"):
+        table_files.read(path)
+    assert table_files.read(path, options=DialectOptions(header_row=0)).to_pydict() == {"x0": [1, 3], "x1": [2, 4]}
+
+
 def test_a_damaged_workbook(tmp_path):
     with pytest.raises(UserError, match=r"t\.xlsx: not an Excel file, or damaged"):
         table_files.read(write(tmp_path, b"PK\x03\x04 no", "t.xlsx"))
@@ -492,6 +514,21 @@ def test_folders_that_are_columns(tmp_path):
     write(tmp_path, "a;b\n1;2\n", "odd.csv")
     with pytest.raises(UserError, match="lies in other folders than"):
         table_files.read(tmp_path)
+
+
+def test_folders_of_rows_without_a_value(tmp_path):
+    for year in ("2020", "__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / f"year={year}").mkdir()
+        write(tmp_path / f"year={year}", "a\n1\n")
+    assert table_files.read(tmp_path).to_pydict() == {"a": [1, 1], "year": [2020, None]}
+
+
+def test_columns_of_some_files_of_a_folder(tmp_path):
+    write(tmp_path, "a,b\n1,2\n", "1.csv")
+    assert table_files.only_in_some(tmp_path) == []
+    write(tmp_path, "c;b;a\n1,5;2;3\n", "2.csv")
+    assert table_files.read(tmp_path).to_pydict() == {"a": [1, 3], "b": [2, 2]}
+    assert table_files.only_in_some(tmp_path) == ["c"]
 
 
 # Any table in any dialect

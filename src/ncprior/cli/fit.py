@@ -130,6 +130,7 @@ def fit(
         truth, there = read_targets(rows, targets, indices + 1)
         with_target = int(there.sum()) if len(rows) == drawn.seen else drawn.preferred
         counters = [] if inputs else row_counters(rows.select(chosen), indices)
+        partial = [] if inputs else table_files.only_in_some(place, options)
         rows = rows.select([name for name in chosen if name not in counters])
         if not rows.num_columns:
             raise UserError(f"{place}: no column is left to predict from; give a table with more columns")
@@ -169,6 +170,7 @@ def fit(
             "columns": [{"name": c.name, "kind": c.kind, "treatment": c.treatment} for c in model.encoder_.columns],
             "look_at": [
                 *(f"{name!r} has no name and only counts the rows; it was left out" for name in counters),
+                *(f"{name!r} is not in the first file of the folder, and was left out" for name in partial),
                 *look_at(rows, by_name, model.encoder_),
             ],
             "steps": model.steps_,

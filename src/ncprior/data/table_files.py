@@ -141,6 +141,13 @@ def schema_of(
     return _wanted(Path(path), files_of(Path(path)), columns, schema or {}, options, strict=False)
 
 
+def only_in_some(path: str | Path, options: DialectOptions = PLAIN) -> list[str]:
+    """Columns that files of a folder have, but not the first of them, so that `stream` leaves them out."""
+    parts = files_of(Path(path))
+    first, *others = [_schema(part, (), {}, options, strict=False).names for part in parts] if len(parts) > 1 else [[]]
+    return [name for name in dict.fromkeys(name for names in others for name in names) if name not in first]
+
+
 def dialect_in_words(path: str | Path, options: DialectOptions = PLAIN) -> str:
     """How a file, or the first of a folder, was read, as one line; nothing if it is as files should be.
 
@@ -293,9 +300,10 @@ def _schema(
             with arrow_files.opened(file) as arrow:
                 found = arrow.schema
         elif form == "JSON lines":
-            found = typed.schema(json_lines.first_rows(file), columns, types, options, strict=strict)
+            found = typed.schema(json_lines.first_rows(file), columns, types, options, units={}, strict=strict)
         elif form == "Excel":
-            found = typed.schema(excel.read(file, options).rows, columns, types, options, strict=strict)
+            sheet = excel.read(file, options)
+            found = typed.schema(sheet.rows, columns, types, options, units=sheet.units, strict=strict)
         else:
             found = csv_tables.schema(file, columns, types, options, strict=strict)
     own = [pa.field(field.name, plain_type(field.type), metadata=field.metadata) for field in found]
@@ -303,9 +311,10 @@ def _schema(
     return pa.schema([*own, *folders], metadata=found.metadata if form in INFERRED else None)
 
 
-def _folder_type(values: Iterable[str]) -> pa.DataType:
+def _folder_type(values: Iterable[str | None]) -> pa.DataType:
     """The type of a column that the names of folders stand for."""
-    return pa.int64() if all(re.fullmatch(r"-?\d{1,18}", value) for value in values) else pa.string()
+    there = [value for value in values if value is not None]
+    return pa.int64() if all(re.fullmatch(r"-?\d{1,18}", value) for value in there) else pa.string()
 
 
 def _merged(path: Path, schemas: Sequence[pa.Schema], *, inferred: bool) -> pa.Schema:
@@ -334,8 +343,8 @@ def _blocks(
         elif form == "JSON lines":
             batches = opened.enter_context(json_lines.opened(file, own, options))
         elif form == "Excel":
-            sheet = excel.read(file, options).rows
-            batches = typed.converted(file, [sheet], own, typed.inferred(sheet, options))
+            sheet = excel.read(file, options)
+            batches = typed.converted(file, [sheet.rows], own, typed.inferred(sheet.rows, options, sheet.units))
         else:
             batches = opened.enter_context(csv_tables.opened(file, own.names, own, options))
         for batch in batches:
@@ -344,7 +353,7 @@ def _blocks(
             table = plain(pa.Table.from_batches([batch]).select(own.names)).cast(own)
             for name, value in added.items():
                 kind = schema.field(name).type
-                constant = pa.repeat(pa.scalar(value).cast(kind), table.num_rows)
+                constant = pa.repeat(pa.scalar(value, pa.string()).cast(kind), table.num_rows)
                 table = table.append_column(name, constant)
             yield table.select(schema.names) if added else table
 

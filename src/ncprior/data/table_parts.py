@@ -25,11 +25,15 @@ INFERRED = (*TEXT, "JSON lines", "Excel")
 """Formats whose types are found from their values."""
 
 
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive and Spark call the folder of rows without a value."""
+
+
 class Part(NamedTuple):
     """A file of a table, and the columns that the names of its folders stand for."""
 
     file: Path
-    folders: dict[str, str]
+    folders: dict[str, str | None]
 
 
 def files_of(path: Path) -> list[Part]:
@@ -53,14 +57,14 @@ def files_of(path: Path) -> list[Part]:
     return [Part(one.file, part.folders) for part in found for one in files_of(part.file)]
 
 
-def _inside(path: Path, folders: dict[str, str]) -> Iterator[Part]:
+def _inside(path: Path, folders: dict[str, str | None]) -> Iterator[Part]:
     """The tables in a folder and in those in it that are called KEY=VALUE."""
     for inside in sorted(path.iterdir()):
         key, equals, value = inside.name.partition("=")
         if inside.name[0] in "._":
             continue
         if inside.is_dir() and equals and key:
-            yield from _inside(inside, {**folders, unquote(key): unquote(value)})
+            yield from _inside(inside, {**folders, unquote(key): None if value == _NO_VALUE else unquote(value)})
         elif inside.is_file() and _is_table(inside):
             yield Part(inside, folders)
 

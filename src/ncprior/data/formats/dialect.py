@@ -16,10 +16,11 @@ from ncprior.data.formats.layout import (
     Record,
     cell_at,
     counted,
-    is_number,
     is_numeric,
     laid_out,
+    no_header,
     records,
+    shown,
 )
 from ncprior.errors import UserError
 
@@ -204,15 +205,13 @@ def _layout_of(file: object, text: str, options: DialectOptions, *, whole: bool,
     first = min((layout.header or 0 for layout in wide), default=0)
     wide = sorted((layout for layout in wide if layout.header in (None, first)), key=lambda layout: -layout.typed)
     if len(wide) > 1 and wide[0].typed - wide[1].typed < _CLEARLY:
-        both = " or by ".join(f"{_SEPARATORS[one.separator]} ({_shown(one.names)})" for one in wide[:2])
+        both = " or by ".join(f"{_SEPARATORS[one.separator]} ({shown(one.names)})" for one in wide[:2])
         raise UserError(f"{file}: its columns may be separated by {both}; say which with --sep")
     if not wide and not found:
         raise UserError(_ragged(file, text, given or ",") or f"{file}: no header can be found; say --header-row")
     layout = (wide or found)[0]
-    if options.header_row is None and all(is_number(name) for name in layout.names):
-        what = f"line {layout.header} has numbers where the names of columns should be ({_shown(layout.names)})"
-        no_header = f"{file}: {what}; add a header, or give --header-row 0 to call them x0, x1 and so on"
-        raise UserError(no_header if layout.header == 1 else _ragged(file, text, layout.separator) or no_header)
+    if options.header_row is None and (line := no_header(file, layout.header or 1, layout.names)):
+        raise UserError(line if layout.header == 1 else _ragged(file, text, layout.separator) or line)
     return layout
 
 
@@ -260,15 +259,10 @@ def _points(names: Sequence[str], rows: Sequence[Record]) -> dict[str, str]:
     found: dict[str, str] = {}
     for i, name in enumerate(names):
         column = [cell_at(row, i) for row in rows]
-        shown = next((cell for cell in column if "." in (cell_numbers.digits(cell) or "")), None)
-        if shown is not None and is_numeric(column):
-            found[name] = cell_numbers.two_readings(name, shown)
+        number = next((cell for cell in column if "." in (cell_numbers.digits(cell) or "")), None)
+        if number is not None and is_numeric(column):
+            found[name] = cell_numbers.two_readings(name, number)
     return found
-
-
-def _shown(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(name.strip()[:30] for name in names[:3]) + more
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ncprior.data.formats.dialect import DialectOptions
-from ncprior.data.formats.layout import Record, laid_out
+from ncprior.data.formats.layout import Record, laid_out, no_header
 from ncprior.errors import UserError
 
 
@@ -17,6 +17,7 @@ class Sheet(NamedTuple):
     """The rows of a sheet under its header, what it is called, and how many others of the workbook have values."""
 
     rows: pa.RecordBatch
+    units: dict[str, str]  # of columns, if there is a row of them
     name: str
     header: int
     others: int
@@ -25,6 +26,7 @@ class Sheet(NamedTuple):
         """What was read, as one line for people."""
         more = f", one of {self.others + 1}" if self.others else ""
         line = f", names from line {self.header}" if self.header > 1 else ""
+        line += ", units in the line under it" if self.units else ""
         return f"read from the sheet {self.name!r}{more}{line}" if more or line else ""
 
 
@@ -60,25 +62,38 @@ def _read(file: Path, changed: int, size: int, options: DialectOptions) -> Sheet
     layout = laid_out(file, found, ",", options.header_row)
     if layout is None:
         raise UserError(f"{file}: the sheet {name!r} has no header that can be found; say its line with --header-row")
+    if options.header_row is None and (line := no_header(file, layout.header or 1, layout.names)):
+        raise UserError(line)
     names = [cell.strip() or f"unnamed {i + 1}" for i, cell in enumerate(layout.names)]
     lines = [rows[record.line - 1] for record in layout.rows]
     columns = [_column([row[i] if i < len(row) else "" for row in lines]) for i in range(len(names))]
     kept = [i for i, column in enumerate(columns) if column.null_count < len(column) or layout.names[i].strip()]
     batch = pa.RecordBatch.from_arrays([columns[i] for i in kept], names=[names[i] for i in kept])
-    return Sheet(batch, name, layout.header or 0, others)
+    return Sheet(batch, dict(zip(names, layout.units, strict=False)), name, layout.header or 0, others)
 
 
 def _column(values: Sequence[object]) -> pa.Array:
-    """The values of a column: numbers, dates or flags if all are of one kind, and else text."""
-    there = [value for value in values if _text(value)]
+    """The values of a column: numbers, dates, times or flags if all are of one kind, and else text."""
     given = [value if _text(value) else None for value in values]
-    if there and all(isinstance(value, bool) for value in there):
-        return pa.array(given, pa.bool_())
-    if there and all(isinstance(value, int | float) and not isinstance(value, bool) for value in there):
-        return pa.array(given, pa.float64())
-    if there and all(isinstance(value, datetime.date) for value in there):
-        return pa.array(map(_moment, given), pa.timestamp("us"))
-    return pa.array([None if value is None else _text(value) for value in given], pa.string())
+    kinds = {_kind(value) for value in given if value is not None}
+    kind = kinds.pop() if len(kinds) == 1 else pa.string()
+    if pa.types.is_timestamp(kind):
+        given = [_moment(value) for value in given]
+    if pa.types.is_string(kind):
+        given = [None if value is None else _text(value) for value in given]
+    return pa.array(given, kind)
+
+
+def _kind(value: object) -> pa.DataType:
+    """The type of a value."""
+    return next((kind for python, kind in _KINDS.items() if isinstance(value, python)), pa.string())
+
+
+_KINDS = {
+    **{bool: pa.bool_(), int: pa.float64(), float: pa.float64(), datetime.date: pa.timestamp("us")},
+    **{datetime.time: pa.time64("us"), datetime.timedelta: pa.duration("us")},
+}
+"""Types of values, of which true and false come before numbers: in Python they are some."""
 
 
 def _moment(value: object) -> object:

@@ -37,7 +37,7 @@ def _first_rows(file: Path, changed: int, size: int) -> pa.RecordBatch:  # noqa:
 def opened(file: Path, schema: pa.Schema, options: DialectOptions) -> Iterator[Iterator[pa.RecordBatch]]:
     """The blocks of a file as record batches, with the columns of the schema in its types."""
     first = first_rows(file)
-    readings = typed.inferred(first, options)
+    readings = typed.inferred(first, options, {})
     raw = pa.schema([_raw(first.schema.field(field.name), field) for field in schema])
     parsing = pa_json.ParseOptions(explicit_schema=raw, unexpected_field_behavior="ignore", newlines_in_values=False)
     reading = pa_json.ReadOptions(block_size=_BLOCK)

@@ -180,6 +180,20 @@ def counted(values: int) -> str:
     return f"{values} value{'s' * (values != 1)}"
 
 
+def shown(names: Sequence[str]) -> str:
+    """Names of columns for a message."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(name.strip()[:30] for name in names[:3]) + more
+
+
+def no_header(file: object, line: int, names: Sequence[str]) -> str | None:
+    """What to say if the header of a file is numbers; None if it is not."""
+    if not all(map(is_number, names)):
+        return None
+    what = f"{file}: line {line} has numbers where the names of columns should be ({shown(names)})"
+    return f"{what}; add a header, or give --header-row 0 to call them x0, x1 and so on"
+
+
 def is_number(cell: str) -> bool:
     """Whether a cell reads as a number."""
     return cell_numbers.digits(cell) is not None

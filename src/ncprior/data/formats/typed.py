@@ -12,12 +12,13 @@ from ncprior.data.formats.text_columns import Inferred
 from ncprior.errors import UserError
 
 
-def inferred(first: pa.RecordBatch, options: DialectOptions) -> dict[str, Inferred]:
-    """How to read the columns of text, by the first rows."""
+def inferred(first: pa.RecordBatch, options: DialectOptions, units: Mapping[str, str]) -> dict[str, Inferred]:
+    """How to read the columns of text, by the first rows, and which units those have that a row of units names."""
     decimal, order = options.decimal or options.trained_decimal, options.dates or options.trained_dates
     found = {}
     for name, values in zip(first.schema.names, first.columns, strict=True):
-        if one := text_columns.infer(name, without_missing(values), decimal=decimal, order=order, lists=True):
+        unit, text = units.get(name, ""), without_missing(values)
+        if one := text_columns.infer(name, text, unit, decimal=decimal, order=order, lists=True):
             found[name] = one
     return found
 
@@ -28,10 +29,11 @@ def schema(
     given: Mapping[str, pa.DataType],
     options: DialectOptions,
     *,
+    units: Mapping[str, str],
     strict: bool = True,
 ) -> pa.Schema:
     """The columns with the types in which to read them, by the first rows; the arguments are those of `csv.schema`."""
-    readings = inferred(first, options)
+    readings = inferred(first, options, units)
     fields = []
     for name, values in zip(first.schema.names, first.columns, strict=True):
         wanted = strict and (columns is None or name in columns)
