@@ -65,10 +65,10 @@ def make(gamma: float) -> Method:
     )
 
 
-def uncertainty_off_the_data(gamma: float) -> float:
+def uncertainty_off_the_data(gamma: float, epochs: int = 1000) -> float:
     """Trains on the toy data and gives the mean uncertainty between and beside its two bands."""
     trainer = Trainer(make(gamma), adam(1e-3), batch_size=10)
-    schedule = Schedule(epochs=1000, initial=50, select=10, select_every=500, evaluate_every=500)
+    schedule = Schedule(epochs, initial=50, select=10, select_every=epochs // 2, evaluate_every=epochs // 2)
     simulation = Simulation(trainer, toy.load(), schedule, seeds=[0])
     *_, (snapshot, evaluation) = simulation.run()
     print(f"gamma {gamma}:", {name: round(float(value[0]), 3) for name, value in evaluation.values.items()})

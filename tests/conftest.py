@@ -46,6 +46,8 @@ from benchmarks import postgres
 from hypothesis import settings
 
 from ncprior.cli.main import main
+from ncprior.core import active
+from ncprior.core.metrics import METRICS
 from ncprior.tables import contrast, search
 from ncprior.tables.programs import Engine
 
@@ -106,6 +108,12 @@ def contrast_as_it_is(monkeypatch):
 
 
 @pytest.fixture
+def few_metrics(monkeypatch):
+    """For runs of which only errors and densities matter: programs without the other metrics compile faster."""
+    monkeypatch.setattr(active, "METRICS", {name: METRICS[name] for name in ("rmse", "nlpd")})
+
+
+@pytest.fixture
 def interruptible():
     """Ctrl-C is not ignored, here and in processes that a test starts, though it may be by who started the tests."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -145,6 +153,12 @@ def run(in_process, capsys):
         return said.out
 
     return run
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """For commands whose figures another test draws: files of figures are written, with nothing in them."""
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda _, file, **__: file.write(b"<svg/>"))
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,10 @@ import jax
 import numpy as np
 import pytest
 
-from ncprior.core import active
 from ncprior.core.acquisition import Acquisition, random
 from ncprior.core.active import Schedule, Simulation
 from ncprior.core.blocks import predict_in_blocks
 from ncprior.core.methods import methods
-from ncprior.core.metrics import METRICS
 from ncprior.core.optimizers import adam
 from ncprior.core.settings import PAPER, REFERENCE
 from ncprior.core.training import Trainer
@@ -20,12 +18,6 @@ from ncprior.errors import UserError
 
 SMALL = dataclasses.replace(REFERENCE, hidden=(16,))
 SHORT = Schedule(epochs=12, initial=10, select=2, select_every=4, evaluate_every=2)
-
-
-@pytest.fixture
-def few_metrics(monkeypatch):
-    """For runs of which only errors and densities matter: programs without the other metrics compile faster."""
-    monkeypatch.setattr(active, "METRICS", {name: METRICS[name] for name in ("rmse", "nlpd")})
 
 
 def simulate(settings=SMALL, name="bbb+ncp", schedule=SHORT, seeds=(0, 1, 2), data=None, **changes):
@@ -76,7 +68,7 @@ def test_a_run_of_every_method(name, settings):
 
 @pytest.mark.usefixtures("few_metrics")
 def test_growing_labels_compile_once(compiled):
-    run = simulate(schedule=Schedule(epochs=20, initial=10, select=3, select_every=2, evaluate_every=1)).run()
+    run = simulate(schedule=Schedule(epochs=10, initial=10, select=2, select_every=2, evaluate_every=1)).run()
     for _ in islice(run, 3):
         pass
     assert [name for name in compiled if "stretch" in name] == ["jit(_run_stretch)"]
@@ -87,18 +79,18 @@ def test_growing_labels_compile_once(compiled):
     assert compiled == []
 
 
-def test_a_seed_runs_the_same_alone_and_among_others():
-    """Bit for bit, labels and metrics included."""
-    (*_, (a, x)), (*_, (b, y)) = simulate(seeds=[2]).run(), simulate(seeds=[0, 1, 2, 3]).run()
-    np.testing.assert_array_equal(np.asarray(a.learners.visible)[0], np.asarray(b.learners.visible)[2])
-    for name, value in x.values.items():
-        np.testing.assert_array_equal(value[0], y.values[name][2], err_msg=name)
-
-
 @pytest.fixture(scope="module")
 def simulation():
     """One whose program is compiled once for several tests."""
     return simulate()
+
+
+def test_a_seed_runs_the_same_alone_and_among_others(simulation):
+    """Bit for bit, labels and metrics included."""
+    (*_, (a, x)), (*_, (b, y)) = simulate(seeds=[2]).run(), simulation.run()
+    np.testing.assert_array_equal(np.asarray(a.learners.visible)[0], np.asarray(b.learners.visible)[2])
+    for name, value in x.values.items():
+        np.testing.assert_array_equal(value[0], y.values[name][2], err_msg=name)
 
 
 def test_metrics_are_those_of_the_rows_that_are_not_visible(simulation):

@@ -95,7 +95,8 @@ def test_help_names_all_that_there_is(command, run, monkeypatch):
 
 def test_simulate_and_its_page_take_what_is_added(table, tmp_path, run, monkeypatch):
     out = tmp_path / "run"
-    small = ["--seeds", 1, "--initial", 5, "--batch", 5, "--labels", 10, "--set", "members=2", "--set", "epochs=3"]
+    small = ["--seeds", 1, "--initial", 5, "--batch", 5, "--labels", 10]
+    small += ["--set", "members=2", "--set", "epochs=3", "--set", "hidden=8"]
     with monkeypatch.context() as patch:
         patch.setitem(RULES, "first", FIRST)
         patch.setitem(SCORES, "low_mean", low_mean)

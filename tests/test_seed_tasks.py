@@ -36,6 +36,7 @@ def config(monkeypatch):
     return learning_curves.Config("reference", settings, schedule, ("bbb+ncp",), seeds=2)
 
 
+@pytest.mark.usefixtures("few_metrics")
 def test_tasks_leave_the_records_of_one_process(config, tmp_path):
     sweep, data, engine, shown = robustness.make_sweep(np.array([0.1])), toy.load(), Elsewhere(), []
     found = {}

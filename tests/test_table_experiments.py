@@ -5,7 +5,6 @@ import html
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +20,7 @@ from ncprior.data.labelled import Labelled
 from ncprior.data.splits import Split
 from ncprior.errors import UserError
 from ncprior.experiments import baselines, evaluate, simulate
+from ncprior.experiments.evaluate_results import run_file
 from ncprior.experiments.forecasts import Doubt
 from ncprior.experiments.labels_saved import bootstrap_saving, labels_saved
 from ncprior.experiments.pool_map import principal_components
@@ -31,7 +31,11 @@ from ncprior.report.evaluate import verdict
 from ncprior.report.page import report
 from ncprior.report.simulate import savings, settled
 
-NCPRIOR = str(Path(sys.executable).parent / "ncprior")
+# The command, with contrast networks as they begin, as in the tests' own process.
+NCPRIOR = [
+    *(sys.executable, "-c"),
+    "from ncprior.cli.main import main; from ncprior.tables import contrast; contrast.STEPS = 0; main()",
+]
 TINY = {"members": 2, "epochs": 3, "hidden": (8,)}
 SET = ["--set", "members=2", "--set", "epochs=3", "--set", "hidden=8"]
 
@@ -293,7 +297,7 @@ def test_evaluate_goes_on_to_the_same_numbers(table, tmp_path):
     assert numbers(whole, "runs/*/*.json") == numbers(broken, "runs/*/*.json")
     assert numbers(whole, "results.json") == numbers(broken, "results.json")
     results = broken.read_json("results.json")
-    runs = [broken.read_json(evaluate.run_file(i, "mean", 0)) for i in range(2)]
+    runs = [broken.read_json(run_file(i, "mean", 0)) for i in range(2)]
     assert results["methods"]["mean"]["nlpd"]["mean"] == pytest.approx(np.mean([run["nlpd"] for run in runs]))
     assert "detection" not in results["methods"]["mean"]  # which is as sure of every row as of any other
     for name in ("ncp", "linear"):
@@ -304,6 +308,7 @@ def test_evaluate_goes_on_to_the_same_numbers(table, tmp_path):
     assert ncp["risk"]["1.0"] == pytest.approx(ncp["rmse"]["mean"])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_simulate_goes_on_to_the_same_numbers(table, tmp_path):
     config = simulate.Config(
         str(table), "y", "x", inputs=("a", "b"), seeds=2, initial=5, batch=(2, 4), labels=9, estimator=TINY
@@ -375,6 +380,7 @@ def test_simulated_models_know_the_inputs_of_the_pool_and_no_test_rows(table, mo
     assert given[0].equals(data.take(rows)[0])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_fit_that_fails_does_not_stop_the_others(table, tmp_path, monkeypatch):
     def diverge(*_):
         raise UserError("the loss was not finite")
@@ -535,7 +541,7 @@ def test_the_spread_of_labels_saved():
 
 
 def ncprior(*arguments):
-    command = [NCPRIOR, *map(str, arguments)]
+    command = [*NCPRIOR, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
@@ -611,6 +617,7 @@ def run(tmp_path, monkeypatch, capsys):
     return run
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("options", "inputs"),
     [
@@ -626,11 +633,13 @@ def test_inputs_are_chosen_as_by_fit(table, tmp_path, run, options, inputs):
     assert run("evaluate", renamed, "--target", "y", "--methods", "mean", *options)["inputs"] == inputs
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_simulate_leaves_out_columns(table, run):
     small = ["--seeds", 1, "--initial", 5, "--batch", 5, "--labels", 10, "--rules", "random", *SET]
     assert run("simulate", table, "--target", "y", "--exclude-columns", "day,word", *small)["inputs"] == ["a", "b"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_some_rows_of_a_table_are_no_mistake_of_the_whole(tmp_path, run):
     """A column of some numbers with commas is text, also where the rows that are learnt from have nothing else."""
     words = [f'"{i},5"' if i % 5 else f"none{i}" for i in range(100)]
@@ -699,6 +708,7 @@ def test_mistakes_get_one_clear_line(table, tmp_path, monkeypatch, capsys, argum
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_does_not_go_on_with_another_table(table, tmp_path, monkeypatch, capsys):
     copy = tmp_path / "copy.csv"
     copy.write_bytes(table.read_bytes())
