@@ -58,6 +58,7 @@ def test_columns_that_were_left_out_but_look_like_numbers_or_dates():
         ([f"{i % 9 + 1},{i % 90 + 10},100.50" for i in range(ROWS)], "'1,10,100.50'"),
         ([f"{1990 + i // 12}-{i % 12 + 1:02d}" for i in range(ROWS)], "'1990-01'"),
         ([f"{i + 1}. August 1999" for i in range(ROWS)], "'1. August 1999'"),
+        ([f"{i % 28 + 1}. Mai {1900 + i}" for i in range(ROWS)], "'1. Mai 1900'"),
         ([f"{i}.5 K" if i != 50 else "12 bar" for i in range(ROWS)], "'0.5 K' and '12 bar'"),
         ([f"{i}" if i != 50 else "0,5" for i in range(ROWS)], "'0' and '0,5'"),
     ],
@@ -103,6 +104,9 @@ def test_row_counters_and_ids():
     for name in ("id", "house_id", "customerId", "row", "Nr"):
         assert told({name: ids})[0].startswith(f"{name!r} looks like an id and was taken as an input")
     assert told({"population": ids}) == []
+    for name, values in (("n", np.r_[np.arange(ROWS - 1), ROWS - 2]), ("id", np.r_[ids[1:], ids[1]])):  # a row twice
+        assert told({name: values})[0].startswith(f"{name!r} ")
+    assert told({"id": np.arange(ROWS) // 2}) == []
     assert told({"width": X, "idea": X * 2 + Y}) == ["'width' holds the same values as 'x'; leave one of them out"]
 
 

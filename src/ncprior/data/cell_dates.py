@@ -146,6 +146,7 @@ def looks_like(cell: str) -> bool:
 
 
 def names_month(cell: str) -> bool:
-    """Whether a cell has the name of a month and a number, such as Aug-21."""
+    """Whether a cell has the name of a month and a number, such as Aug-21, or in any language, such as 27. Mai 2021."""
     words = re.findall("[a-z]+", cell.casefold())
-    return any(word in _MONTH_NAMES for word in words) and bool(re.search(r"\d", cell))
+    english = any(word in _MONTH_NAMES for word in words) and re.search(r"\d", cell)
+    return bool(english or re.fullmatch(r"\d{1,2}\W+[^\W\d_]{3,10}\W+\d{4}", cell.strip()))

@@ -21,6 +21,8 @@ _WHOLE = re.compile(r"[+-]?\d+")
 _SENTINELS = (-9, -99, -999, -9999, -99999, -999999, -9.99, -99.9, -999.9, 99, 999, 9999, 99999, 999999, 1e20, -1e20)
 _ONE_TO_ONE = 0.999
 """Rank correlation, or share of the variance that categories explain, from which on a column gives the target away."""
+_DIFFERENT = 0.9
+"""Share of the values of an id that are different, at least."""
 _FEW_ROWS = 100
 """Rows below which the held-out rows are too few to tell how good a model is."""
 _FEW_VALUES = 10
@@ -152,9 +154,12 @@ def _counter(column: Column, values: pa.ChunkedArray) -> Iterator[str]:
     if column.kind != "number" or len(values) < 20:
         return
     numbers, missing = column_values.numbers(column.name, values, 1)
-    if missing.any() or (numbers != np.floor(numbers)).any() or len(np.unique(numbers)) < len(numbers):
+    if missing.any() or (numbers != np.floor(numbers)).any():
         return
-    steps = np.diff(numbers)
+    different = numbers[np.sort(np.unique(numbers, return_index=True)[1])]
+    if len(different) < _DIFFERENT * len(numbers):  # some rows may be copies
+        return
+    steps = np.diff(different)
     if (steps == steps[0]).all():
         what = "counts the rows"
     elif _IDS.fullmatch(column.name):
