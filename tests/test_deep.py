@@ -38,7 +38,7 @@ def view_of(head, rows=3, *, targets=0.0, noise=1.0, key=KEY):
 @pytest.fixture(scope="module")
 def noise():
     """Standard normal numbers, which take longer to draw than all that is done with them."""
-    return jax.random.normal(KEY, (TRAINING_SAMPLES, 400_000))
+    return jax.random.normal(KEY, (TRAINING_SAMPLES, 150_000))
 
 
 @pytest.mark.parametrize("centre", ["target", "prediction"])
@@ -50,7 +50,7 @@ def test_the_estimate_is_right_for_a_normal_at_the_number_of_samples_of_training
     prior = OutputPrior(1.0, centre, direction)
 
     def values(std):
-        return prior.estimated_divergence(jnp.zeros(400_000), mean + std * noise)
+        return prior.estimated_divergence(jnp.zeros(150_000), mean + std * noise)
 
     found, slopes = (np.float64(part) for part in jax.jvp(values, (jnp.float32(std),), (jnp.float32(1.0),)))
     exact = lambda std: prior.divergence(jnp.zeros(()), Normal(mean, std))  # noqa: E731

@@ -56,7 +56,6 @@ def test_learns_and_tells_noise_from_uncertainty(fitted):
     assert fitted.validation_ is None  # nothing was held out
 
 
-@pytest.mark.usefixtures("contrast_as_it_is")
 def test_finds_out_how_long_to_train_on_rows_that_it_holds_out():
     X, y = wave(100)
     model = NCPRegressor(members=2, hidden=(16,), random_state=0).fit(X, y)
@@ -87,9 +86,9 @@ def test_what_a_distribution_says_agrees_with_itself(fitted):
 
 def test_predictions_do_not_depend_on_other_rows_nor_compile_again(fitted, compiled):
     X = np.random.default_rng(0).normal(size=(2000, 1))
-    whole = fitted.predict(X)
+    whole, spread = fitted.predict(X), float(fitted.target_scale_[0])
     for rows in (1, 63, 64, 65, 700):
-        np.testing.assert_allclose(fitted.predict(X[:rows]), whole[:rows], rtol=1e-6)
+        np.testing.assert_allclose(fitted.predict(X[:rows]), whole[:rows], rtol=1e-6, atol=1e-6 * spread)
     assert [name for name in compiled if "predict" in name]
     del compiled[:]
     for rows in (2, 66, 900, 1800):
@@ -445,10 +444,10 @@ def test_few_members_search_on_many_rows(monkeypatch):
 @pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize("method", ["det", "odc+ncp", "deep+ncp"])
 def test_every_method_can_search(method):
-    X, y = wave(30)
-    model = NCPRegressor(method, members=2, hidden=(4,), random_state=0).fit(X, y)
+    X, y = wave(60)
+    model = NCPRegressor(method, members=2, hidden=(16,), random_state=0).fit(X, y)
     assert np.isfinite(model.predict_distribution(X).log_prob(y)).all()
-    assert model.validation_["rows"] == 3
+    assert model.validation_["rows"] == 6
 
 
 def test_names_on_one_side_only_go_by_position():
@@ -486,20 +485,20 @@ def mixed(rows=120, seed=0):
 
 @pytest.mark.usefixtures("contrast_as_it_is")
 def test_mixed_tables_and_what_was_never_seen():
-    table, y = mixed(300)
-    model = NCPRegressor(members=4, hidden=(32,), epochs=60, random_state=0).fit(table, y)
+    table, y = mixed(250)
+    model = NCPRegressor(members=2, hidden=(32,), epochs=60, random_state=0).fit(table, y)
     assert list(model.feature_names_in_) == table.column_names
     known = model.predict_distribution(table)
     assert np.corrcoef(known.mean, y)[0, 1] > 0.9
-    odd = table.set_column(1, "colour", pa.array(["purple"] * 300))
+    odd = table.set_column(1, "colour", pa.array(["purple"] * 250))
     assert np.median(model.predict_distribution(odd).uncertainty) > 1.25 * np.median(known.uncertainty)
-    missing = table.set_column(3, "sold", pa.nulls(300, pa.bool_()))
+    missing = table.set_column(3, "sold", pa.nulls(250, pa.bool_()))
     assert np.median(model.predict_distribution(missing).uncertainty) > 1.1 * np.median(known.uncertainty)
     np.testing.assert_array_equal(model.predict(table.to_pandas()), known.mean)
     reordered = table.select(["colour", "size", "made", "sold", "constant"])
     np.testing.assert_array_equal(model.predict(reordered), known.mean)  # columns are taken by name
     with pytest.raises(UserError, match="infinite"):
-        model.predict(table.set_column(0, "size", pa.array([np.inf] * 300)))
+        model.predict(table.set_column(0, "size", pa.array([np.inf] * 250)))
 
 
 def test_progress_is_told(capsys):

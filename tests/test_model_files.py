@@ -17,6 +17,7 @@ from ncprior import NCPRegressor
 from ncprior.cli.main import main
 from ncprior.errors import UserError
 from ncprior.tables.model_file import FORMAT, read_arrays, read_header, to_bytes
+from ncprior.tables.programs import Engine
 
 ROWS = 48
 TABLE = pa.table(
@@ -477,10 +478,13 @@ def test_no_damaged_file_loads_wrongly(saved, tmp_path):
     path = tmp_path / "damaged.ncp"
     counts, slowest, specs = {}, (0.0, ""), {base.model.fitted_.spec for base in bases}
     known = len(specs)
-    largest = (0.0, "")
+    largest, plain = (0.0, ""), 0.0
     for base in bases:
         mutations = Mutations(base, 0)
+        Engine.clear_cache()  # as for a file with another network
+        started = time.process_time()
         NCPRegressor.load(base.path)
+        plain = max(plain, time.process_time() - started)
         for number in range(MUTATIONS // len(bases)):
             kind, content, changed = mutations.next()
             path.write_bytes(content)
@@ -504,6 +508,6 @@ def test_no_damaged_file_loads_wrongly(saved, tmp_path):
             assert np.isfinite(prediction).all(), (base.path, number)
             if not changed:
                 np.testing.assert_array_equal(prediction, base.prediction)
-    print(f"\n{MUTATIONS} files; slowest, s: {slowest}; largest, MB: {largest}; loaded or not: {counts}")
-    assert slowest[0] < 1
+    print(f"\n{MUTATIONS} files; slowest, s: {slowest}; largest, MB: {largest}; loaded or not: {counts}; {plain=}")
+    assert slowest[0] < max(1, 25 * plain)  # the second where the machine is busy or slow
     assert largest[0] < 200

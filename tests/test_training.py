@@ -119,17 +119,15 @@ def test_rows_beyond_the_visible_ones_never_matter():
 
 @pytest.mark.parametrize("hidden", [(8,), (128, 128)], ids=["together", "one after the other"])
 def test_a_seed_does_not_depend_on_other_seeds_or_devices(hidden):
-    """Bit for bit: seed 2 alone, among five, on one device and on two."""
+    """Bit for bit: seed 2 alone on one device, and among five on two, which have three each."""
     engine = trainer(dataclasses.replace(SMALL, hidden=hidden))
     data = rows()
     one_device = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("seeds",))
     alone = run(engine, data, [2], mesh=one_device)
-    among = run(engine, data, [0, 1, 2, 3, 4], mesh=one_device)
     spread = run(engine, data, [0, 1, 2, 3, 4])
     assert seed_mesh(5).size == 2
-    for a, b, c in zip(*(jax.tree.leaves(x.params) for x in (alone, among, spread)), strict=True):
+    for a, b in zip(*(jax.tree.leaves(x.params) for x in (alone, spread)), strict=True):
         np.testing.assert_array_equal(a[0], b[2])
-        np.testing.assert_array_equal(a[0], c[2])
 
 
 def test_stretches_add_up():
