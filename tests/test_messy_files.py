@@ -199,6 +199,13 @@ READ = {
         "",
     ),
     "months in words": ("d,v\n27 Aug 2021,1\n1 Feb 2020,2\n", {"d": [D(2021, 8, 27), D(2020, 2, 1)], "v": [1, 2]}, ""),
+    "years of two digits": ("d,v\n27-Aug-21,1\n1-Feb-20,2\n", {"d": [D(2021, 8, 27), D(2020, 2, 1)], "v": [1, 2]}, ""),
+    "decimal commas between blanks": (
+        "a   b\n1,5   10\n2,5   7\n",
+        {"a": [1.5, 2.5], "b": [10, 7]},
+        "read with blanks and decimal commas",
+    ),
+    "inches": ('a,b\n5" pipe,1\n6",2\n7",3\n', {"a": ['5" pipe', '6"', '7"'], "b": [1, 2, 3]}, ""),
     "hours of two halves of the day": (
         "d,v\n8/27/2021 10:30 AM,1\n5/6/2021 1:05 PM,2\n",
         {"d": [D(2021, 8, 27, 10, 30), D(2021, 5, 6, 13, 5)], "v": [1, 2]},
@@ -252,6 +259,11 @@ REFUSED = {
         "column 'a' has numbers such as '1.234', which may be 1234 or 1.234; say --decimal , if the point is between",
     ),
     "unquoted thousands": ("a,b\n5,234.5,1\n7,345.5,2\n", {}, "line 2 has 3 values, but the header has 2"),
+    "a quotation mark that is never closed": (
+        'a,b\n1,x\n\n2,"y\n3,z\n4,w\n',
+        {},
+        "line 4 has a quotation mark that is never closed; close it, or take it out",
+    ),
     "a day that is not there": (
         "d,v\n01/06/2021,1\n31/02/2021,2\n",
         {},

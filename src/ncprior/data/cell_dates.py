@@ -18,7 +18,7 @@ _DAY_MONTH = re.compile(rf"(?P<first>\d{{1,2}})(?P<sign>[./-])(?P<second>\d{{1,2
 _SHORT_YEAR = re.compile(rf"(?P<first>\d{{1,2}})(?P<sign>[./])(?P<second>\d{{1,2}})(?P=sign)(?P<year>\d{{2}}){_TIME}")
 _YEAR_FIRST = re.compile(rf"(?P<year>\d{{4}})(?P<sign>[./-])(?P<second>\d{{1,2}})(?P=sign)(?P<third>\d{{1,2}}){_TIME}")
 _NAMED_MONTH = re.compile(
-    rf"(?P<day>\d{{1,2}})(?P<sign>[ -])(?P<month>[A-Za-z]{{3,9}})(?P=sign)(?P<year>\d{{4}}){_TIME}"
+    rf"(?P<day>\d{{1,2}})(?P<sign>[ -])(?P<month>[A-Za-z]{{3,9}})(?P=sign)(?P<year>\d{{4}}|\d{{2}}){_TIME}"
 )
 _MONTH_FIRST = re.compile(rf"(?P<month>[A-Za-z]{{3,9}}) (?P<day>\d{{1,2}})(?P<sign>,? )(?P<year>\d{{4}}){_TIME}")
 _PATTERNS = (_DAY_MONTH, _SHORT_YEAR, _YEAR_FIRST, _NAMED_MONTH, _MONTH_FIRST)
@@ -64,13 +64,15 @@ def infer(name: str, values: Sequence[str], order: Order) -> Dates | None:
         sign = found[0]["sign"]
         months = all(int(one["second"]) <= 12 for one in found)
         return Dates(_with_times(f"%Y{sign}%m{sign}%d", found)) if months else None
-    for pattern, form in ((_NAMED_MONTH, "%d{sign}{month}{sign}%Y"), (_MONTH_FIRST, "{month} %d{sign}%Y")):
+    for pattern, form in ((_NAMED_MONTH, "%d{sign}{month}{sign}{year}"), (_MONTH_FIRST, "{month} %d{sign}{year}")):
         if (found := _matches(pattern, values)) is None:
             continue
-        if not {one["month"].casefold() for one in found} <= _MONTH_NAMES:
+        digits = {len(one["year"]) for one in found}
+        if len(digits) > 1 or not {one["month"].casefold() for one in found} <= _MONTH_NAMES:
             return None
         month = "%B" if any(len(one["month"]) > 3 for one in found) else "%b"
-        return Dates(_with_times(form.format(sign=found[0]["sign"], month=month), found))
+        written = form.format(sign=found[0]["sign"], month=month, year="%Y" if digits == {4} else "%y")
+        return Dates(_with_times(written, found))
     return None
 
 

@@ -16,8 +16,10 @@ from ncprior.data.formats.layout import (
     Record,
     cell_at,
     counted,
+    is_number,
     is_numeric,
     laid_out,
+    never_closed,
     no_header,
     records,
     shown,
@@ -137,6 +139,8 @@ def detect(file: object, sample: bytes, *, whole: bool, options: DialectOptions,
     encoding = options.encoding or _encoding(file, sample)
     text = _decoded(file, sample, encoding, whole=whole)
     layout = _layout_of(file, text, options, whole=whole, tabs=tabs)
+    if whole and (line := never_closed(text, layout.separator)):
+        raise UserError(f"{file}: line {line} has a quotation mark that is never closed; close it, or take it out")
     found = _signs(layout.rows)
     decimal: cell_numbers.Decimal = options.decimal or (next(iter(found)) if len(found) == 1 else "")
     names = [name.strip() for name in layout.names]
@@ -200,8 +204,8 @@ def _layout_of(file: object, text: str, options: DialectOptions, *, whole: bool,
     wide = [layout for layout in found if len(layout.names) > 1]
     if not wide and tabs:
         return _layout_of(file, text, options, whole=whole, tabs=False)
-    if not wide and not given and (blanks := _divided(file, text, BLANKS, options, whole=whole)):
-        wide = [blanks] if len(blanks.names) > 1 else []
+    if not given and all(map(_without_names, wide)) and (blanks := _divided(file, text, BLANKS, options, whole=whole)):
+        wide += [blanks] if len(blanks.names) > 1 else []
     first = min((layout.header or 0 for layout in wide), default=0)
     wide = sorted((layout for layout in wide if layout.header in (None, first)), key=lambda layout: -layout.typed)
     if len(wide) > 1 and wide[0].typed - wide[1].typed < _CLEARLY:
@@ -213,6 +217,11 @@ def _layout_of(file: object, text: str, options: DialectOptions, *, whole: bool,
     if options.header_row is None and (line := no_header(file, layout.header or 1, layout.names)):
         raise UserError(line if layout.header == 1 else _ragged(file, text, layout.separator) or line)
     return layout
+
+
+def _without_names(layout: Layout) -> bool:
+    """Whether numbers are the names, below what seems to be a title: these may be decimal commas between blanks."""
+    return (layout.header or 0) > 1 and any(map(is_number, layout.names))
 
 
 def _divided(file: object, text: str, separator: str, options: DialectOptions, *, whole: bool) -> Layout | None:

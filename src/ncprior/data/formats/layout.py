@@ -1,6 +1,7 @@
 """Where the table is in rows of text: its header, a row of units under it, and titles above it that are none of it."""
 
 import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -57,6 +58,20 @@ def records(lines: Iterator[str], separator: str) -> Iterator[Record]:
             number = reader.line_num + 1
     except csv.Error:  # a field of more than 128 KB, which Arrow may read or complain about
         return
+
+
+def never_closed(text: str, separator: str) -> int | None:
+    """The line of a row with a quotation mark that is never closed, if there is one; `text` is the whole of a file."""
+    if separator == BLANKS or text.count('"') % 2 == 0:
+        return None
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    line = 1
+    try:
+        for _ in reader:
+            line = reader.line_num + 1
+    except csv.Error as error:
+        return line if "unexpected end" in str(error) else None
+    return None
 
 
 def laid_out(file: object, found: list[Record], separator: str, header_row: int | None) -> Layout | None:
