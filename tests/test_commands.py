@@ -40,9 +40,8 @@ def ncprior(*arguments, before=(), **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
 
 
-def toy(out, *arguments, epochs=30, methods="bbb+ncp,det", **options):
-    settings = [*SMALL, "--set", f"epochs={epochs}", "--methods", methods, "--out", out]
-    return ncprior("paper", "toy", *settings, *arguments, **options)
+def toy_options(out, epochs=30, methods="bbb+ncp,det"):
+    return [*SMALL, "--set", f"epochs={epochs}", "--methods", methods, "--out", str(out)]
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def mistake(run):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "toy"
-    done = toy(out)
+    done = ncprior("paper", "toy", *toy_options(out))
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == f"report: {out / 'report.html'}"
     return out, done
@@ -135,10 +134,17 @@ def test_report_draws_again_from_records_alone(finished, tmp_path, in_process, m
     assert (out / "figures" / "figure3.svg").read_bytes() == figure
 
 
-def start(out, *arguments, before=()):
-    command = [NCPRIOR, "paper", "toy", *SMALL, "--set", "epochs=800", "--methods", "bbb+ncp", "--out", str(out)]
+@pytest.mark.usefixtures("undrawn")
+def test_a_finished_run_is_not_run_again(finished, tmp_path, in_process, monkeypatch, capsys):
+    out = shutil.copytree(finished[0], tmp_path / "run")
+    monkeypatch.setattr("ncprior.core.active.Simulation.run", lambda *_: pytest.fail("it is run again"))
+    assert in_process("paper", "toy", *toy_options(out), "--resume") == 0
+    assert "epoch" not in capsys.readouterr().err
+
+
+def start(*arguments, before=()):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*before, *command, *arguments], text=True, **pipes)
+    return subprocess.Popen([*before, NCPRIOR, *arguments], text=True, **pipes)
 
 
 def wait_for_epoch(process, out, epoch):
@@ -154,22 +160,24 @@ def wait_for_epoch(process, out, epoch):
     pytest.fail("the run did not get on")
 
 
-@pytest.mark.usefixtures("interruptible")
-def test_interrupted_and_killed_runs_go_on_to_the_same_numbers(tmp_path):
+@pytest.mark.usefixtures("interruptible", "undrawn")
+def test_interrupted_and_killed_runs_go_on_to_the_same_numbers(tmp_path, in_process):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    # Eighty rounds: several seconds in which to be interrupted.
-    settings = ["--set", "select=1", "--set", "select_every=10", "--set", "evaluate_every=10"]
+    # Eighty evaluations: several seconds in which to be interrupted. Labels are drawn after every sixteenth.
+    rounds = ["--set", "select_every=160", "--set", "evaluate_every=10"]
+    command = ["paper", "toy", *toy_options(broken, epochs=800, methods="bbb+ncp"), *rounds]
 
-    process = start(broken, *settings)
-    wait_for_epoch(process, broken, 20)
+    process = start(*command)
+    wait_for_epoch(process, broken, 170)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "--resume" in errors.splitlines()[-1]
     assert "Traceback" not in errors
 
-    process = start(broken, "--resume", *settings)
-    wait_for_epoch(process, broken, 200)
+    # This part runs on a single core: neither that nor the interruptions may change a bit.
+    process = start(*command, "--resume", before=ONE_CORE)
+    wait_for_epoch(process, broken, 400)
     process.kill()
     process.communicate(timeout=120)
     assert not (broken / "results.json").exists()
@@ -177,25 +185,20 @@ def test_interrupted_and_killed_runs_go_on_to_the_same_numbers(tmp_path):
     draft = broken / "metrics" / ".bbb+ncp.parquet.0123456789abcdef.ncprior-part"
     draft.write_bytes(b"half")
 
-    # The last part runs on a single core: neither that nor the interruptions may change a bit.
-    process = start(broken, "--resume", *settings, before=ONE_CORE)
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    process = start(whole, *settings)
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-
+    assert in_process(*command, "--resume") == 0
+    assert in_process(*command, "--out", whole) == 0
     assert not draft.exists()
 
     a, b = (pq.read_table(run / "metrics" / "bbb+ncp.parquet") for run in (whole, broken))
+    assert a.num_rows == 2 * 80
     assert a.equals(b)
     for name in ("labels/bbb+ncp.parquet", "curves/bbb+ncp.parquet"):
         assert pq.read_table(whole / name).equals(pq.read_table(broken / name))
 
 
-def test_a_seed_is_the_same_alone_and_on_one_core(finished, tmp_path):
-    done = toy(tmp_path / "run", "--seeds", "1", before=ONE_CORE)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.usefixtures("undrawn")
+def test_a_seed_is_the_same_alone(finished, tmp_path, in_process):
+    assert in_process("paper", "toy", *toy_options(tmp_path / "run"), "--seeds", "1") == 0
     for name in ("bbb+ncp", "det"):
         alone, among = (pq.read_table(run / "metrics" / f"{name}.parquet") for run in (tmp_path / "run", finished[0]))
         assert alone.equals(among.filter(pc.field("seed") == 0))
@@ -212,6 +215,7 @@ def test_trained_networks_can_be_loaded(finished):
     np.testing.assert_allclose(prediction.uncertainty[:, 0], curves["uncertainty"][second], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_variants_of_the_prior_in_one_run(tmp_path, run):
     out = tmp_path / "run"
     told = run("paper", "ablations", *SMALL, "--set", "epochs=10", "--out", out)
@@ -230,16 +234,11 @@ def test_variants_of_the_prior_in_one_run(tmp_path, run):
     assert method.name == "bbb+ncp"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_other_scores_for_every_method(tmp_path, in_process):
     options = ["--acquisition", "ood_information_gain", "--methods", "odc+ncp,odc+ncp@random", "--set", "epochs=10"]
     assert in_process("paper", "toy", *SMALL, *options, "--out", tmp_path / "run") == 0
     assert "ood information gain" in (tmp_path / "run" / "report.html").read_text()
-
-
-def test_a_finished_run_is_not_run_again(finished):
-    done = toy(finished[0], "--resume")
-    assert done.returncode == 0
-    assert "epoch" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -357,6 +356,7 @@ def test_robustness_runs_all_settings_of_a_method_as_one_batch(flights, tmp_path
     assert (out / "figures" / "figure5.pdf").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_regression_runs_its_seeds_with_the_settings_asked_for(flights, tmp_path, monkeypatch, in_process):
     out = tmp_path / "run"
     asked = {"hidden": "8", "gamma": "0.3", "validation": "0.25", "epochs": "2", "batch_size": "16"}
@@ -379,6 +379,7 @@ def test_regression_runs_its_seeds_with_the_settings_asked_for(flights, tmp_path
     assert f"{np.mean(kept):.3f} ± {np.std(kept):.3f}" in (out / "report.html").read_text()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_page_with_all_experiments(finished, flights_run, tmp_path, in_process):
     folder = tmp_path / "all"
     folder.mkdir()
