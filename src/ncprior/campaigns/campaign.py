@@ -92,45 +92,47 @@ class Campaign:
         seed = int(rules.get("seed", 0))
         found = Pool.describe(Path(pool), id, list(inputs), targets, seed)
         spec = Spec(id_column=id, targets=targets, inputs=found.kinds, **rules)
-        database = storage if isinstance(storage, Database) else Database(storage, create=True)
-        check_name(name)
-        if database.read(lambda connection: _row(connection, name)) is not None:
-            raise UserError(f"there is a campaign {name!r} in {database.name}; choose another name")
-        known = read_results(Path(labelled), spec) if labelled is not None else []
-        rows = {one.id: (checked(one.inputs, found.kinds), False) for one in known if one.inputs is not None}
-        rows |= {key: (row.inputs, True) for key, row in found.find([one.id for one in known]).items()}
-        if strange := [one.id for one in known if one.id not in rows]:
-            what = f"{labelled}: row {strange[0]!r:.80} is not in the pool, and not all of its inputs are in the table"
-            raise UserError(f"{what}; add them, or leave the row out")
-        spec = spec.changed(given=sum(set(one.values) == set(targets) for one in known))
-        spread = spread_rows(found, {one.id: rows[one.id][0] for one in known})
-        values = {"name": name, "spec": spec.to_json(), "pool": str(found.path), "pool_digest": found.digest}
+        with Database.kept(storage, create=True) as database:
+            check_name(name)
+            if database.read(lambda connection: _row(connection, name)) is not None:
+                raise UserError(f"there is a campaign {name!r} in {database.name}; choose another name")
+            known = read_results(Path(labelled), spec) if labelled is not None else []
+            rows = {one.id: (checked(one.inputs, found.kinds), False) for one in known if one.inputs is not None}
+            rows |= {key: (row.inputs, True) for key, row in found.find([one.id for one in known]).items()}
+            if strange := [one.id for one in known if one.id not in rows]:
+                what = (
+                    f"{labelled}: row {strange[0]!r:.80} is not in the pool, and not all of its inputs are in the table"
+                )
+                raise UserError(f"{what}; add them, or leave the row out")
+            spec = spec.changed(given=sum(set(one.values) == set(targets) for one in known))
+            spread = spread_rows(found, {one.id: rows[one.id][0] for one in known})
+            values = {"name": name, "spec": spec.to_json(), "pool": str(found.path), "pool_digest": found.digest}
 
-        def make(connection: Connection) -> Row[Any]:
-            connection.execute(insert(campaign).values(**values, status="open", created_at=now(), drawn=0))
-            row = _row(connection, name)
-            assert row is not None
-            queue.fill(connection, row.id, "spread", map(queue.Entry, spread))
-            if known:
-                place = Place(row.id, name, spec, people.someone(connection, IMPORT, now()), now())
-                for one in known:
-                    labels.tell(connection, place, Telling(one.id, one.values, one.note), rows[one.id])
-            return row
+            def make(connection: Connection) -> Row[Any]:
+                connection.execute(insert(campaign).values(**values, status="open", created_at=now(), drawn=0))
+                row = _row(connection, name)
+                assert row is not None
+                queue.fill(connection, row.id, "spread", map(queue.Entry, spread))
+                if known:
+                    place = Place(row.id, name, spec, people.someone(connection, IMPORT, now()), now())
+                    for one in known:
+                        labels.tell(connection, place, Telling(one.id, one.values, one.note), rows[one.id])
+                return row
 
-        try:
-            return cls(database, database.write(make), now)
-        except IntegrityError as error:
-            raise UserError(f"there is a campaign {name!r} in {database.name}; choose another name") from error
+            try:
+                return cls(database, database.write(make), now)
+            except IntegrityError as error:
+                raise UserError(f"there is a campaign {name!r} in {database.name}; choose another name") from error
 
     @classmethod
     def open(cls, name: str, storage: str | Database | None = None, now: Clock = utc_now) -> "Campaign":
         """Opens a campaign that was made before; see `create` for the arguments."""
-        database = storage if isinstance(storage, Database) else Database(storage)
-        row = database.read(lambda connection: _row(connection, name))
-        if row is None:
-            names = ", ".join(campaign_names(database)) or "none yet"
-            raise UserError(f"there is no campaign {name!r:.80} in {database.name}; there is {names}")
-        return cls(database, row, now)
+        with Database.kept(storage) as database:
+            row = database.read(lambda connection: _row(connection, name))
+            if row is None:
+                names = ", ".join(campaign_names(database)) or "none yet"
+                raise UserError(f"there is no campaign {name!r:.80} in {database.name}; there is {names}")
+            return cls(database, row, now)
 
     def ask(self, n: int = 1, *, person: str, lease: str | timedelta | None = None) -> Asked:
         """Hands out rows to label, never one that another person holds.

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, select, table, text
 from sqlalchemy.engine import URL
@@ -88,6 +88,24 @@ class Database:
     def close(self) -> None:
         """Gives all connections back."""
         self.engine.dispose()
+
+    def __enter__(self) -> Self:
+        """Itself, closed at the end of a ``with`` statement."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @classmethod
+    @contextmanager
+    def kept(cls, storage: "str | Database | None", *, create: bool = False) -> Iterator["Database"]:
+        """The storage, opened if it is a URL, and then closed again after an error only."""
+        if isinstance(storage, Database):
+            yield storage
+            return
+        with ExitStack() as opened:
+            yield opened.enter_context(cls(storage, create=create))
+            opened.pop_all()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

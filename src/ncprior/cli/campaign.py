@@ -79,8 +79,8 @@ def create(
             storage=storage, budget=budget, stop_error=stop_error, stop_patience=stop_patience, audit=audit,
             replicates=replicates, lease=lease, seed=seed, unlabelled=unlabelled, fit=fit,
         )  # fmt: skip
-        status = made.status()
-        made.database.close()
+        with made.database:
+            status = made.status()
         print_json(status) if as_json else print_created(status)
 
 
@@ -152,7 +152,8 @@ def list_campaigns(*, storage: StorageOption = None, as_json: JsonOption = False
         from ncprior.campaigns.database import Database
         from ncprior.cli.campaign_output import print_json, say_line
     with stoppable(""):
-        names = campaign_names(Database(storage))
+        with Database(storage) as database:
+            names = campaign_names(database)
         if as_json:
             print_json({"campaigns": names})
         for one in () if as_json else names:

@@ -59,10 +59,8 @@ def opened(name: str, storage: str | None) -> Iterator["Campaign"]:
         from ncprior.campaigns import Campaign
     with stoppable("what was written before stays"):
         found = Campaign.open(name, storage)
-        try:
+        with found.database:
             yield found
-        finally:
-            found.database.close()
 
 
 def pairs(given: list[str], option: str) -> dict[str, str]:

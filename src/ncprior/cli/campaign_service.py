@@ -99,7 +99,8 @@ def token_add(
         from ncprior.campaigns.times import utc_now
         from ncprior.cli.campaign_output import print_json, say_line
     with stoppable():
-        made = Database(storage, create=True).write(lambda c: people.add_token(c, person, role, utc_now()))
+        with Database(storage, create=True) as database:
+            made = database.write(lambda c: people.add_token(c, person, role, utc_now()))
         if as_json:
             print_json({"person": person, "role": role, "token": made})
         else:
@@ -126,7 +127,8 @@ def token_revoke(
         from ncprior.campaigns.times import utc_now
         from ncprior.cli.campaign_output import print_json, say_line
     with stoppable():
-        Database(storage).write(lambda c: people.revoke(c, person, utc_now()))
+        with Database(storage) as database:
+            database.write(lambda c: people.revoke(c, person, utc_now()))
         print_json({"revoked": person}) if as_json else say_line(f"{person} has no access any more")
 
 
@@ -143,5 +145,6 @@ def token_list(*, storage: StorageOption = None, as_json: JsonOption = False) ->
         from ncprior.campaigns.database import Database
         from ncprior.cli.campaign_output import print_json, print_people
     with stoppable(""):
-        found = Database(storage).read(people.everybody)
+        with Database(storage) as database:
+            found = database.read(people.everybody)
         print_json({"people": found}) if as_json else print_people(found)
