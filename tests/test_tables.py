@@ -255,7 +255,7 @@ def test_ragged_lines_have_a_number(tmp_path):
 @pytest.mark.usefixtures("small_blocks")
 def test_quotation_marks_that_are_never_closed(tmp_path):
     path = csv(tmp_path, 'a,b\n1,2\n1,"2\n' + "1,2\n" * 50)
-    refuses(lambda: table_files.read(path), "look for a quotation mark that is never closed")
+    refuses(lambda: table_files.read(path), f"{path}: line 3 has a quotation mark that is never closed")
 
 
 def test_text_that_is_not_utf8(tmp_path):
