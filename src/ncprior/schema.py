@@ -15,7 +15,19 @@ import sys
 import types
 from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import numpy as np
 
@@ -35,7 +47,8 @@ class Range(NamedTuple):
     most: float
     above: bool = False
 
-    def __contains__(self, value: Any) -> bool:
+    def allows(self, value: Any) -> bool:
+        """Whether a number is in the range."""
         return bool((self.least < value if self.above else self.least <= value) and value <= self.most)
 
     def __str__(self) -> str:
@@ -49,6 +62,9 @@ class Length(NamedTuple):
     least: int = 0
     most: int = sys.maxsize
 
+
+JsonObject: TypeAlias = dict[str, Any]
+"""An object of JSON, such as a configuration or notes: the type of a value depends on its name."""
 
 FINITE = Range(-sys.float_info.max, sys.float_info.max)
 """Of numbers that say nothing else."""
@@ -160,7 +176,7 @@ def _number(base: object, limit: object) -> Reader:
 
     def read(value: object) -> object:
         counts = isinstance(value, allowed) and not isinstance(value, bool)
-        if counts and (not isinstance(limit, Range) or value in limit):
+        if counts and (not isinstance(limit, Range) or limit.allows(value)):
             return value
         raise _MismatchError(expected, value)
 

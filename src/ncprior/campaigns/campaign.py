@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from ncprior.campaigns import labels, leases, people, queue
@@ -18,8 +19,8 @@ from ncprior.campaigns.labels import Place, Telling, Told
 from ncprior.campaigns.leases import Asked, AskedRow, Claim
 from ncprior.campaigns.pool import Pool
 from ncprior.campaigns.results import Outcome, Rollback, read_results, tell_each, write_export
-from ncprior.campaigns.schema import campaign, item
-from ncprior.campaigns.spec import Spec, check_name, is_text, numbers
+from ncprior.campaigns.schema import DatabaseRow, campaign, item
+from ncprior.campaigns.spec import Rules, Spec, StopRules, check_name, is_text, numbers
 from ncprior.campaigns.spread import spread_rows
 from ncprior.campaigns.status import Status, status
 from ncprior.campaigns.times import Clock, duration, utc_now
@@ -44,7 +45,7 @@ class Campaign:
         pool: Its rows, a `Pool`.
     """
 
-    def __init__(self, database: Database, row: Row[Any], now: Clock) -> None:
+    def __init__(self, database: Database, row: DatabaseRow, now: Clock) -> None:
         self.database, self.now = database, now
         self.id: int = row.id
         self.name: str = row.name
@@ -52,7 +53,7 @@ class Campaign:
         self._reserve = False  # whether the queue is known to have random rows enough
         self._read(row)
 
-    def _read(self, row: Row[Any]) -> None:
+    def _read(self, row: DatabaseRow) -> None:
         self.spec = Spec.from_json(row.spec)
         self.pool = Pool(row.pool, self.spec.id_column, self.spec.inputs, seed=self.spec.seed, digest=row.pool_digest)
 
@@ -68,7 +69,7 @@ class Campaign:
         inputs: Sequence[str] = (),
         storage: str | Database | None = None,
         now: Clock = utc_now,
-        **rules: Any,
+        **rules: Unpack[Rules],
     ) -> "Campaign":
         """Makes a campaign.
 
@@ -104,11 +105,11 @@ class Campaign:
                     f"{labelled}: row {strange[0]!r:.80} is not in the pool, and not all of its inputs are in the table"
                 )
                 raise UserError(f"{what}; add them, or leave the row out")
-            spec = spec.changed(given=sum(set(one.values) == set(targets) for one in known))
+            spec = replace(spec, given=sum(set(one.values) == set(targets) for one in known))
             spread = spread_rows(found, {one.id: rows[one.id][0] for one in known})
             values = {"name": name, "spec": spec.to_json(), "pool": str(found.path), "pool_digest": found.digest}
 
-            def make(connection: Connection) -> Row[Any]:
+            def make(connection: Connection) -> DatabaseRow:
                 connection.execute(insert(campaign).values(**values, status="open", created_at=now(), drawn=0))
                 row = _row(connection, name)
                 assert row is not None
@@ -298,7 +299,13 @@ class Campaign:
             rows = self.pool.rows
         except UserError:  # it is not there, or has changed; `ask` says so
             rows = None
-        return self.database.read(lambda connection: status(connection, _row(connection, self.name), self.spec, rows))
+
+        def read(connection: Connection) -> Status:
+            row = _row(connection, self.name)
+            assert row is not None  # `refresh` has just found it
+            return status(connection, row, self.spec, rows)
+
+        return self.database.read(read)
 
     def history(self, id: str) -> list[Event]:
         """All that happened to a row, in order."""
@@ -319,14 +326,13 @@ class Campaign:
         """
         return write_export(self.database, self.id, self.spec, Path(out), history=history)
 
-    def change(self, **changes: Any) -> None:
-        """Changes stop rules: ``budget``, ``stop_error``, ``stop_patience``; None removes one. Or ``status``."""
-        new_status = changes.pop("status", None)
+    def change(self, *, status: str | None = None, **rules: Unpack[StopRules]) -> None:
+        """Changes the status (``open``, ``closed``), or stop rules; None removes a rule."""
 
         def write(connection: Connection) -> None:
             query = select(campaign).where(campaign.c.id == self.id).with_for_update()
-            spec = Spec.from_json(connection.execute(query).one().spec).changed(**changes)
-            values = {"spec": spec.to_json()} | ({"status": new_status} if new_status else {})
+            spec = Spec.from_json(connection.execute(query).one().spec)
+            values = {"spec": replace(spec, **rules).to_json()} | ({"status": status} if status else {})
             connection.execute(update(campaign).where(campaign.c.id == self.id).values(values))
 
         self.database.write(write)
@@ -344,7 +350,7 @@ class Campaign:
                 self._read(row)
             self._reserve = False
 
-    def _is_current(self, row: Row[Any]) -> bool:
+    def _is_current(self, row: DatabaseRow) -> bool:
         """Whether this is what the database has of the campaign."""
         known = (self.spec.to_json(), str(self.pool.path), self.pool.digest)
         return (row.spec, row.pool, row.pool_digest) == known
@@ -417,5 +423,5 @@ def _checked_id(id: str) -> str:
     return id
 
 
-def _row(connection: Connection, name: str) -> Row[Any] | None:
+def _row(connection: Connection, name: str) -> DatabaseRow | None:
     return connection.execute(select(campaign).where(campaign.c.name == name)).one_or_none()

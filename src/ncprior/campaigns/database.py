@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, select, table, text
 from sqlalchemy.engine import URL
@@ -124,7 +124,7 @@ class Database:
                     fcntl.flock(line, fcntl.LOCK_EX)
             yield
 
-    def _again(self, run: Callable[[Connection], Result], options: dict[str, Any]) -> Result:
+    def _again(self, run: Callable[[Connection], Result], options: dict[str, object]) -> Result:
         if self.is_sqlite is False and not options:
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with self._explained():

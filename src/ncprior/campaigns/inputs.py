@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ from ncprior.campaigns.spec import is_text
 from ncprior.data import column_values
 from ncprior.errors import UserError
 
-Inputs: TypeAlias = dict[str, Any]
+Inputs: TypeAlias = dict[str, object]
 """The inputs of a row by column: a number, text, true or false, a date as text, or None."""
 
 Kinds: TypeAlias = Mapping[str, str]
@@ -57,7 +57,8 @@ def to_json(inputs: pa.Table) -> list[Inputs]:
     ]
     for row in rows:
         for name in dates:
-            row[name] = row[name].isoformat() if isinstance(row[name], datetime) else None
+            value = row[name]
+            row[name] = value.isoformat() if isinstance(value, datetime) else None
     return rows
 
 

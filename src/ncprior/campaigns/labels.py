@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.orm import aliased
 
 from ncprior.campaigns import leases, queue
@@ -13,7 +13,7 @@ from ncprior.campaigns.inputs import Inputs
 from ncprior.campaigns.people import Person
 from ncprior.campaigns.pool import PoolRow
 from ncprior.campaigns.queue import Entry
-from ncprior.campaigns.schema import item, label, lease, model, person, prediction
+from ncprior.campaigns.schema import DatabaseRow, Query, item, label, lease, model, person, prediction
 from ncprior.campaigns.spec import Spec, is_text
 from ncprior.errors import UserError
 
@@ -118,7 +118,7 @@ def give_up(
     check_texts(note, None)
     key, inputs = row
     if inputs is not None:
-        touched: Row[Any] | None = leases.new_item(connection, at.campaign, (key, inputs, True))
+        touched: DatabaseRow | None = leases.new_item(connection, at.campaign, (key, inputs, True))
     else:
         touched = leases.locked_item(connection, at.campaign, key)
     if touched is None:
@@ -142,13 +142,13 @@ def give_up(
     return leases.unseen(connection, at.campaign, at.person)
 
 
-def current(connection: Connection, item_id: int) -> Sequence[Row[Any]]:
+def current(connection: Connection, item_id: int) -> Sequence[DatabaseRow]:
     """Labels of an item that are not superseded, with the names of who told them."""
     return connection.execute(current_labels().where(label.c.item == item_id).order_by(label.c.id)).all()
 
 
 @cache
-def current_labels() -> Select[Any]:
+def current_labels() -> Query:
     """The query of labels that are not superseded."""
     later = aliased(label)
     return (
@@ -186,7 +186,7 @@ def _same_key(connection: Connection, at: Place, telling: Telling) -> Told | Non
     return Told(telling.id, "known", missing, leases.unseen(connection, at.campaign, at.person))
 
 
-def _is_new(at: Place, telling: Telling, target: str, there: Sequence[Row[Any]], *, wanted: bool) -> bool:
+def _is_new(at: Place, telling: Telling, target: str, there: Sequence[DatabaseRow], *, wanted: bool) -> bool:
     """Whether a value is a label that is not there yet.
 
     Raises:
@@ -207,12 +207,12 @@ def _is_new(at: Place, telling: Telling, target: str, there: Sequence[Row[Any]],
 def _add(
     connection: Connection,
     at: Place,
-    touched: Row[Any] | None,
+    touched: DatabaseRow | None,
     said: tuple[str, float],
     telling: Telling,
     *,
     lease_id: int | None = None,
-    supersedes: Row[Any] | None = None,
+    supersedes: DatabaseRow | None = None,
 ) -> int:
     assert touched is not None
     target, value = said
@@ -233,13 +233,13 @@ def _predictor(connection: Connection, campaign_id: int, key: str) -> int | None
     return connection.execute(query.where(model.c.campaign == campaign_id, prediction.c.row_key == key)).scalar()
 
 
-def _newest_lease(connection: Connection, item_id: int, who: Person) -> Row[Any] | None:
+def _newest_lease(connection: Connection, item_id: int, who: Person) -> DatabaseRow | None:
     """The last lease that a person had of a row, open or closed."""
     query = select(lease).where(lease.c.item == item_id, lease.c.person == who.id).order_by(lease.c.id.desc())
     return connection.execute(query.limit(1)).first()
 
 
-def _settle(connection: Connection, at: Place, touched: Row[Any], *, again: bool) -> list[str]:
+def _settle(connection: Connection, at: Place, touched: DatabaseRow, *, again: bool) -> list[str]:
     """Brings the state of an item and its lease in line with its labels; ``again`` asks others for more of them.
 
     Returns:
@@ -263,7 +263,7 @@ def _settle(connection: Connection, at: Place, touched: Row[Any], *, again: bool
     return missing
 
 
-def _corrected(key: str, target: str, there: Sequence[Row[Any]], teller: str, of: str | None) -> Row[Any]:
+def _corrected(key: str, target: str, there: Sequence[DatabaseRow], teller: str, of: str | None) -> DatabaseRow:
     """The label that is corrected."""
     if not there:
         raise UserError(f"row {key!r:.80} has no label of {target!r:.80} to correct; tell it")

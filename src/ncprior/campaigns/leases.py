@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, Row, and_, func, insert, select, update
+from sqlalchemy import Connection, and_, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ncprior.campaigns import queue
 from ncprior.campaigns.inputs import Inputs
 from ncprior.campaigns.people import Person
-from ncprior.campaigns.schema import campaign, item, label, lease, model, person
+from ncprior.campaigns.schema import DatabaseRow, campaign, item, label, lease, model, person
 from ncprior.campaigns.spec import FIRST_MODEL, Spec
 from ncprior.campaigns.times import Clock
 from ncprior.errors import UserError
@@ -102,7 +102,7 @@ class _Taker:
                     self._lease(free[key], audit)
                     count -= 1
 
-    def _lease(self, row: Row[Any], audit: bool) -> None:
+    def _lease(self, row: DatabaseRow, audit: bool) -> None:
         asked_at = self.now()  # of this moment, when the row is locked: after the end of any lease before
         until = asked_at + self.wanted.length
         self.connection.execute(
@@ -128,13 +128,13 @@ def _ensure_items(connection: Connection, campaign_id: int, rows: Sequence[tuple
     )
 
 
-def locked_item(connection: Connection, campaign_id: int, key: str) -> Row[Any] | None:
+def locked_item(connection: Connection, campaign_id: int, key: str) -> DatabaseRow | None:
     """The item of a row, which others cannot change until the transaction ends; None if it was never touched."""
     query = select(item).where(item.c.campaign == campaign_id, item.c.row_key == key).with_for_update()
     return connection.execute(query).one_or_none()
 
 
-def new_item(connection: Connection, campaign_id: int, row: tuple[str, Inputs, bool]) -> Row[Any]:
+def new_item(connection: Connection, campaign_id: int, row: tuple[str, Inputs, bool]) -> DatabaseRow:
     """The item of a row, which is made if it is not there: its id, its inputs, whether it is in the pool."""
     _ensure_items(connection, campaign_id, [row])
     found = locked_item(connection, campaign_id, row[0])
@@ -154,7 +154,7 @@ def expire(connection: Connection, campaign_id: int, now: datetime) -> None:
     queue.give_back(connection, campaign_id, [one.row_key for one in found])
 
 
-def open_lease(connection: Connection, item_id: int) -> Row[Any] | None:
+def open_lease(connection: Connection, item_id: int) -> DatabaseRow | None:
     """The lease under which a row is out, with the name of its holder."""
     query = select(lease, person.c.name.label("holder")).join(person, person.c.id == lease.c.person)
     return connection.execute(query.where(lease.c.item == item_id, lease.c.closed_at.is_(None))).one_or_none()
@@ -168,7 +168,7 @@ def close(
     connection.execute(update(lease).where(lease.c.id == lease_id).values(values))
 
 
-def own_lease(connection: Connection, row: Row[Any] | None, key: str, who: Person, *, others: bool) -> Row[Any]:
+def own_lease(connection: Connection, row: DatabaseRow | None, key: str, who: Person, *, others: bool) -> DatabaseRow:
     """The lease under which a person holds a row; an owner may also name those of ``others``."""
     found = None if row is None else open_lease(connection, row.id)
     if found is None:
@@ -205,7 +205,7 @@ def unseen(connection: Connection, campaign_id: int, who: Person) -> list[str]:
     return [f"row {one.row_key} is no longer yours: {one.reason}" for one in found]
 
 
-def held_rows(connection: Connection, campaign_id: int, who: Person | None = None) -> Sequence[Row[Any]]:
+def held_rows(connection: Connection, campaign_id: int, who: Person | None = None) -> Sequence[DatabaseRow]:
     """Rows that are out, with someone or anybody, the first asked first."""
     query = (
         select(lease, item.c.row_key, item.c.inputs, person.c.name.label("holder"))

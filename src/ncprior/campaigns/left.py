@@ -1,7 +1,7 @@
 """Where uncertainty is left in the pool: overall, and along the columns in which it differs most."""
 
 from itertools import pairwise
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,33 @@ _BINS = 8
 _COLUMNS = 3
 
 
-def left_uncertainty(model: CampaignModel, rows: pa.Table, excluded: np.ndarray, target: str) -> dict[str, Any]:
+class LeftInPart(TypedDict):
+    """A part of a column's range: how many rows are in it, and their average uncertainty."""
+
+    name: str
+    rows: int
+    uncertainty: float | None
+
+
+class LeftInColumn(TypedDict):
+    """The parts of a column's range, and the share of the variance of the uncertainty that they explain."""
+
+    column: str
+    share: float
+    parts: list[LeftInPart]
+
+
+class LeftUncertainty(TypedDict):
+    """Quantiles (0.1, 0.5, 0.9) of the uncertainty of so many rows, and the columns in which it differs most."""
+
+    rows: int
+    low: float
+    median: float
+    high: float
+    columns: list[LeftInColumn]
+
+
+def left_uncertainty(model: CampaignModel, rows: pa.Table, excluded: np.ndarray, target: str) -> LeftUncertainty | None:
     """The uncertainty of a model about rows that have no label, as plain values to draw from.
 
     Args:
@@ -24,7 +50,7 @@ def left_uncertainty(model: CampaignModel, rows: pa.Table, excluded: np.ndarray,
     """
     free = np.flatnonzero(~excluded)
     if not len(free):
-        return {}
+        return None
     # Every so many, as rows may be sorted.
     sample = rows.take(pa.array(free[:: max(1, len(free) // _SAMPLE)][:_SAMPLE]))
     found = np.array([one.uncertainty for one in model.predict(sample)[target]])
@@ -34,7 +60,7 @@ def left_uncertainty(model: CampaignModel, rows: pa.Table, excluded: np.ndarray,
     return {"rows": len(found), "low": quantiles[0], "median": quantiles[1], "high": quantiles[2], "columns": best}
 
 
-def _along(name: str, values: pa.ChunkedArray, found: np.ndarray) -> dict[str, Any] | None:
+def _along(name: str, values: pa.ChunkedArray, found: np.ndarray) -> LeftInColumn | None:
     """The average uncertainty in parts of a column's range, and the share of the variance that the parts explain."""
     if pa.types.is_floating(values.type):
         numbers = values.to_numpy()
@@ -58,7 +84,7 @@ def _along(name: str, values: pa.ChunkedArray, found: np.ndarray) -> dict[str, A
     explained = sum(
         size * (mean - found.mean()) ** 2 for size, mean in zip(sizes, averages, strict=True) if mean is not None
     )
-    parts = [
+    parts: list[LeftInPart] = [
         {"name": text, "rows": size, "uncertainty": None if mean is None else float(f"{mean:.4g}")}
         for text, size, mean in zip(names, sizes, averages, strict=True)
     ]

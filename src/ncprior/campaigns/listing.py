@@ -1,10 +1,10 @@
 """Labels and rows as people look at them: lists with a filter, one row in detail, rows like it."""
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, Row, Select, and_, func, or_, select
+from sqlalchemy import Connection, and_, func, or_, select
 
 from ncprior.campaigns import leases
 from ncprior.campaigns.history import Event, row_history
@@ -13,7 +13,7 @@ from ncprior.campaigns.labels import current_labels
 from ncprior.campaigns.people import Person
 from ncprior.campaigns.pool import Pool
 from ncprior.campaigns.predicted import Predicted
-from ncprior.campaigns.schema import item, label, model, person, prediction
+from ncprior.campaigns.schema import DatabaseRow, Query, item, label, model, person, prediction
 from ncprior.campaigns.spec import Spec
 from ncprior.data.encoding import Encoder
 
@@ -134,7 +134,7 @@ def row_detail(connection: Connection, campaign_id: int, spec: Spec, key: str, w
     )
 
 
-def similar_rows(connection: Connection, campaign_id: int, spec: Spec, row: Row[Any]) -> list[SimilarRow]:
+def similar_rows(connection: Connection, campaign_id: int, spec: Spec, row: DatabaseRow) -> list[SimilarRow]:
     """The labelled rows whose inputs are nearest to those of a row, in encoded columns."""
     query = current_labels().add_columns(item.c.row_key, item.c.inputs).join(item, item.c.id == label.c.item)
     query = query.where(label.c.campaign == campaign_id, item.c.id != row.id).order_by(label.c.id.desc())
@@ -166,7 +166,7 @@ def pool_row(pool: Pool, key: str) -> Inputs | None:
     return found[key].inputs if key in found else None
 
 
-def _entries(campaign_id: int) -> Select[Any]:
+def _entries(campaign_id: int) -> Query:
     made_before = and_(prediction.c.model == label.c.model, prediction.c.row_key == item.c.row_key)
     return (
         current_labels()
@@ -177,14 +177,14 @@ def _entries(campaign_id: int) -> Select[Any]:
     )
 
 
-def _entry(row: Row[Any]) -> LabelEntry:
+def _entry(row: DatabaseRow) -> LabelEntry:
     saved = (row.predictions or {}).get(row.target)
     predicted = None if saved is None else Predicted.from_json(saved)
     corrected = row.supersedes is not None
     return LabelEntry(row.row_key, row.target, row.value, row.teller, row.told_at, row.note, corrected, predicted)
 
 
-def _newest_prediction(connection: Connection, campaign_id: int, key: str) -> Row[Any] | None:
+def _newest_prediction(connection: Connection, campaign_id: int, key: str) -> DatabaseRow | None:
     query = select(prediction).join(model, model.c.id == prediction.c.model)
     mine = (model.c.campaign == campaign_id, prediction.c.row_key == key)
     return connection.execute(query.where(*mine).order_by(prediction.c.model.desc()).limit(1)).first()

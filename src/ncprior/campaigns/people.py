@@ -8,12 +8,12 @@ import hashlib
 import hmac
 import secrets
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from ncprior.campaigns.schema import ROLES, person
+from ncprior.campaigns.schema import ROLES, DatabaseRow, person
 from ncprior.errors import UserError
 
 _NOBODY = hashlib.sha256(secrets.token_bytes(32)).hexdigest()
@@ -117,5 +117,5 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
-def _person(row: Row[Any]) -> Person:
+def _person(row: DatabaseRow) -> Person:
     return Person(row.id, row.name, row.role, row.token_sha256 is not None, row.revoked_at)

@@ -3,10 +3,9 @@
 import math
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """Named tuples as dictionaries, times as text, numbers that are not finite as None; all else as it is.
 
     >>> from ncprior.campaigns.times import utc_now

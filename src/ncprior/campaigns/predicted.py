@@ -41,7 +41,7 @@ class Predicted(NamedTuple):
         """Whether the interval holds a value."""
         return self.lower <= value <= self.upper
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[object]:
         """For the database, to six digits."""
         numbers = [_short(value) for value in self[:5]]
         return [*numbers, *([_short(value) for value in part] for part in self[5:])]

@@ -9,12 +9,12 @@ Kinds of entries:
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from ncprior.campaigns.pool import PoolRow
-from ncprior.campaigns.schema import campaign, item, label, queue
+from ncprior.campaigns.schema import DatabaseRow, campaign, item, label, queue
 
 RESERVE = 1_000
 """Random rows that are read from the pool at a time."""
@@ -58,7 +58,7 @@ def left(connection: Connection, campaign_id: int, kind: str) -> int:
 
 def take(
     connection: Connection, campaign_id: int, kind: str, count: int, *, not_labelled_by: int | None = None
-) -> Sequence[Row[Any]]:
+) -> Sequence[DatabaseRow]:
     """The first entries that have not been handed out, which are then taken; others cannot take them meanwhile."""
     if count < 1:
         return []
@@ -95,5 +95,5 @@ def add_random(connection: Connection, campaign_id: int, start: int, rows: Seque
         connection.execute(update(campaign).where(mine).values(drawn=start + len(rows)))
 
 
-def _free(campaign_id: int, kind: str) -> tuple[Any, ...]:
+def _free(campaign_id: int, kind: str) -> tuple[ColumnElement[bool], ...]:
     return queue.c.campaign == campaign_id, queue.c.kind == kind, ~queue.c.taken

@@ -4,17 +4,17 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, select
 
 from ncprior.campaigns import labels
 from ncprior.campaigns.database import Database
 from ncprior.campaigns.inputs import Inputs, from_json
 from ncprior.campaigns.labels import Place, Telling, current_labels
-from ncprior.campaigns.schema import item, label, lease, person
+from ncprior.campaigns.schema import DatabaseRow, item, label, lease, person
 from ncprior.campaigns.spec import Spec, numbers
 from ncprior.data import table_files
 from ncprior.data.column_types import python_rows
@@ -151,10 +151,10 @@ def export_table(connection: Connection, campaign_id: int, spec: Spec, *, histor
     if history:
         return _entries(connection, campaign_id)
     query = current_labels().add_columns(item.c.row_key, item.c.inputs).join(item, item.c.id == label.c.item)
-    by_row: dict[str, list[Row[Any]]] = {}
+    by_row: dict[str, list[DatabaseRow]] = {}
     for one in connection.execute(query.where(label.c.campaign == campaign_id).order_by(label.c.id)):
         by_row.setdefault(one.row_key, []).append(one)
-    columns: dict[str, Any] = {spec.id_column: pa.array(list(by_row), pa.large_string())}
+    columns: dict[str, pa.ChunkedArray] = {spec.id_column: pa.array(list(by_row), pa.large_string())}
     inputs = from_json([rows[0].inputs for rows in by_row.values()], spec.inputs)
     columns |= dict(zip(inputs.column_names, inputs.columns, strict=True))
     for target in spec.targets:
@@ -225,7 +225,7 @@ def _without_guard(text: str) -> str:
     return text[1:] if text[:1] == "'" and _FORMULA.match(text[1:]) else text
 
 
-def _plain(inputs: Mapping[str, Any] | None) -> dict[str, object] | None:
+def _plain(inputs: Mapping[str, object] | None) -> dict[str, object] | None:
     """Inputs as JSON has them."""
     if inputs is None:
         return None

@@ -6,7 +6,7 @@ superseded once, that a key names one label, and that one worker trains a campai
 """
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
     JSON,
@@ -20,6 +20,8 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Row,
+    Select,
     String,
     Table,
     Text,
@@ -27,6 +29,12 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.types import TypeDecorator
+
+DatabaseRow: TypeAlias = Row[Any]
+"""A row that a query has found. Its columns are attributes, whose types only the database knows."""
+
+Query: TypeAlias = Select[Any]
+"""A query for such rows."""
 
 STATES = ("asked", "labelled", "skipped", "failed")
 """Of an item. An ``asked`` row that nobody holds any more can be asked for again."""
@@ -54,7 +62,7 @@ class UtcTime(TypeDecorator[datetime]):
         """To the database."""
         return None if value is None else value.astimezone(UTC)
 
-    def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         """From the database."""
         if value is None:
             return None

@@ -3,14 +3,34 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import TypedDict
 
 from ncprior.campaigns.times import duration
 from ncprior.errors import UserError
+from ncprior.schema import JsonObject
 
 FIRST_MODEL = 20
 """Labels from which on a model is trained."""
+
+
+class StopRules(TypedDict, total=False):
+    """Fields of `Spec` that can change; None removes a rule."""
+
+    budget: int | None
+    stop_error: float | None
+    stop_patience: int | None
+
+
+class Rules(StopRules, total=False):
+    """Fields of `Spec` that may be given for a new campaign."""
+
+    audit: float
+    seed: int
+    replicates: int
+    lease: str
+    unlabelled: bool
+    fit: JsonObject
 
 
 @dataclass(frozen=True)
@@ -45,7 +65,7 @@ class Spec:
     stop_patience: int | None = None
     given: int = 0
     unlabelled: bool = True
-    fit: Mapping[str, Any] = field(default_factory=dict)
+    fit: JsonObject = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.targets:
@@ -66,16 +86,12 @@ class Spec:
             raise UserError(f"stop error {self.stop_error:g}: give a number above 0, in the unit of the target")
         duration(self.lease)
 
-    def changed(self, **changes: Any) -> "Spec":
-        """The same with other stop rules."""
-        return replace(self, **changes)
-
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """For the database."""
         return {**asdict(self), "targets": list(self.targets)}
 
     @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> "Spec":
+    def from_json(cls, saved: JsonObject) -> "Spec":
         """From the database."""
         return cls(**{**saved, "targets": tuple(saved["targets"])})
 

@@ -1,16 +1,16 @@
 """How a campaign stands: rows, people, the model in use, its error, and what the stop rules say."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Connection, func, select
 
 from ncprior.campaigns import queue
 from ncprior.campaigns.audit import AuditRow, Scores, audit_rows, curve
-from ncprior.campaigns.schema import item, label, lease, model, person
+from ncprior.campaigns.schema import DatabaseRow, item, label, lease, model, person
 from ncprior.campaigns.spec import FIRST_MODEL, Spec
 from ncprior.campaigns.stopping import Rule, present_scores, rules
+from ncprior.schema import JsonObject
 
 
 class PersonStatus(NamedTuple):
@@ -31,7 +31,7 @@ class ModelStatus(NamedTuple):
     rows: int
     started_at: datetime
     finished_at: datetime | None
-    metrics: Mapping[str, Any]
+    metrics: JsonObject
     reason: str | None
 
 
@@ -75,7 +75,7 @@ class Status(NamedTuple):
         return any(rule.reached for rule in self.rules)
 
 
-def status(connection: Connection, row: Any, spec: Spec, pool_rows: int | None) -> Status:
+def status(connection: Connection, row: DatabaseRow, spec: Spec, pool_rows: int | None) -> Status:
     """Collects it all in one transaction; ``row`` is the campaign's in the database."""
     mine = item.c.campaign == row.id
     states = connection.execute(select(item.c.state, func.count()).where(mine).group_by(item.c.state))

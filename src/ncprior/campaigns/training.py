@@ -3,13 +3,16 @@
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from ncprior.campaigns.predicted import LEVEL, Predicted
 from ncprior.campaigns.spec import Spec
+
+if TYPE_CHECKING:
+    from ncprior.tables.estimator import NCPRegressor
 
 
 class Ranked(NamedTuple):
@@ -31,7 +34,7 @@ class CampaignModel(Protocol):
     def content(self) -> bytes:
         """The model as a file."""
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> dict[str, object]:
         """What to remember of its training."""
 
 
@@ -45,7 +48,7 @@ Loader: TypeAlias = Callable[[bytes, Spec, int], CampaignModel]
 class NCPModel:
     """`NCPRegressor` as a campaign's model. JAX is imported when one is trained or loaded, and not before."""
 
-    def __init__(self, estimator: Any, spec: Spec, seed: int) -> None:
+    def __init__(self, estimator: "NCPRegressor", spec: Spec, seed: int) -> None:
         self.estimator, self.spec, self.seed = estimator, spec, seed
 
     @classmethod
@@ -105,7 +108,7 @@ class NCPModel:
             self.estimator.save(file)
             return file.read_bytes()
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> dict[str, object]:
         """Seed, seconds of training, and scores on rows that were held out."""
         held_out = self.estimator.validation_
         return {
@@ -115,6 +118,6 @@ class NCPModel:
         }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A number, or a list of them, as JSON has it."""
     return np.asarray(value).tolist()

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -192,7 +192,7 @@ def _finish(
     left = left_uncertainty(trained, candidates, excluded, campaign.spec.targets[0])
     content = trained.content() if task.train else b""
     notes = {
-        **trained.metrics(), "rows": len(learned.inputs), "uncertainty": left, "version": __version__,
+        **trained.metrics(), "rows": len(learned.inputs), "uncertainty": left or {}, "version": __version__,
     }  # fmt: skip
 
     def write(connection: Connection) -> None:
@@ -226,7 +226,7 @@ def _present(connection: Connection, campaign: Campaign) -> tuple[set[str], list
     return touched, [PoolRow(one.row_key, one.inputs) for one in out], audits
 
 
-def _predictions(trained: CampaignModel, wanted: Mapping[str, Inputs], campaign: Campaign) -> list[dict[str, Any]]:
+def _predictions(trained: CampaignModel, wanted: Mapping[str, Inputs], campaign: Campaign) -> list[dict[str, object]]:
     if not wanted:
         return []
     found = trained.predict(from_json(list(wanted.values()), campaign.spec.inputs))
@@ -236,7 +236,7 @@ def _predictions(trained: CampaignModel, wanted: Mapping[str, Inputs], campaign:
     ]
 
 
-def _keep(connection: Connection, campaign: Campaign, model_id: int, content: bytes, notes: dict[str, Any]) -> None:
+def _keep(connection: Connection, campaign: Campaign, model_id: int, content: bytes, notes: dict[str, object]) -> None:
     """Makes a model the one in use."""
     mine = (model.c.id == model_id, model.c.state == "training")
     row = connection.execute(select(model).where(*mine).with_for_update()).one_or_none()
@@ -293,7 +293,7 @@ def _noting_failure(campaign: Campaign, model_id: int) -> Iterator[None]:
         yield
     except BaseException as error:
         reason = str(error)[:500] or type(error).__name__
-        values: dict[str, Any] = {"state": "failed", "reason": reason, "finished_at": campaign.now()}
+        values: dict[str, object] = {"state": "failed", "reason": reason, "finished_at": campaign.now()}
         mine = update(model).where(model.c.id == model_id, model.c.state == "training").values(values)
         with suppress(UserError):  # what failed first is told
             campaign.database.write(lambda connection: connection.execute(mine))

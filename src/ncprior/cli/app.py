@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from typer._click.exceptions import ClickException
@@ -103,12 +103,14 @@ _NOT_PRINTED = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of printing. Those of writing files are handled by `ncprior.files`."""
 
 
-def _plain_warning(message: Any, category: type[Warning], *where: Any, **more: Any) -> str:
+def _plain_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
     """A `UserWarning` as one line. Other warnings, which are for developers, say where they come from."""
     if category is UserWarning:
         return f"ncprior: {printable(' '.join(str(message).split()))}\n"
-    what = (message, category, *where)
-    return "".join(f"{printable(line)}\n" for line in _format_warning(*what, **more).splitlines())
+    text = _format_warning(message, category, filename, lineno, line)
+    return "".join(f"{printable(part)}\n" for part in text.splitlines())
 
 
 _format_warning = warnings.formatwarning

@@ -1,7 +1,7 @@
 """The commands ``ncprior campaign ...``: begin a campaign, look how it stands, change it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,9 @@ from ncprior.cli.campaign_service import service, token
 from ncprior.cli.interrupts import ends_at_once, stoppable
 from ncprior.cli.options import ForceOption, JsonOption, check_out, check_seed, kept_place, split_names
 from ncprior.errors import UserError
+
+if TYPE_CHECKING:
+    from ncprior.campaigns.spec import StopRules
 
 campaign = typer.Typer(
     no_args_is_help=True,
@@ -202,14 +205,18 @@ def change(
 
       ncprior campaign change solubility --budget 300
     """
-    given = {"budget": budget, "stop_error": stop_error, "stop_patience": stop_patience}
-    changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-    if close or reopen:
-        changes["status"] = "closed" if close else "open"
-    if not changes or (close and reopen):
+    rules: StopRules = {}
+    if budget is not None:
+        rules["budget"] = budget
+    if stop_error is not None:
+        rules["stop_error"] = stop_error
+    if stop_patience is not None:
+        rules["stop_patience"] = stop_patience
+    new_status = "closed" if close else "open" if reopen else None
+    if not (rules or new_status) or (close and reopen):
         raise UserError("give one of --budget, --stop-error, --stop-patience, --close or --reopen")
     with opened(name, storage) as found:
         from ncprior.cli.campaign_output import print_json, print_status
 
-        found.change(**changes)
+        found.change(status=new_status, **rules)
         print_json(found.status()) if as_json else print_status(found.status())

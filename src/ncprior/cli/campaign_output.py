@@ -5,7 +5,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from rich.table import Table
 
@@ -22,7 +21,7 @@ from ncprior.cli.console import Terminal
 from ncprior.terminal import printable, remark, say
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """One JSON object on one line."""
     say(json.dumps(plain(value), allow_nan=False))
 

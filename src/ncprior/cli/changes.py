@@ -43,7 +43,7 @@ def apply_changes(
     Raises:
         UserError: If a change has another form, or names no field, or a value has no meaning or no effect.
     """
-    values: dict[str, dict[str, Any]] = {part: {} for part in parts}
+    values: dict[str, dict[str, object]] = {part: {} for part in parts}
     for change in changes:
         name, found, text = change.partition("=")
         owners = [part for part in parts if name in _fields(getattr(config, part))]
@@ -67,7 +67,7 @@ def apply_changes(
     return new_config
 
 
-def parse(text: str, kind: Any, name: str) -> Any:
+def parse(text: str, kind: Any, name: str) -> object:
     """Parse a value of this type: numbers, ``true``/``false``, ``none``, words, comma-separated tuples.
 
     >>> parse("50,50", tuple[int, ...], "hidden")
@@ -99,11 +99,12 @@ def _fields(part: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(part)]
 
 
-def _describe(kind: Any) -> str:
+def _describe(kind: object) -> str:
     if get_origin(kind) in (Union, types.UnionType):
         return " or ".join(_describe(choice) for choice in get_args(kind))
     if get_origin(kind) is Literal:
         return " or ".join(get_args(kind))
     if get_origin(kind) is tuple:
         return "comma-separated whole numbers"
-    return {int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}[kind]
+    words: dict[object, str] = {int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
+    return words[kind]

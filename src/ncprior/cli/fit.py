@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -136,7 +136,7 @@ def fit(
             raise UserError(f"{place}: no column is left to predict from; give a table with more columns")
         check_inputs(rows, indices + 1)  # before filtering: a few rows may look like a mistake
         rows, truth = rows.filter(there), truth[there]
-        given: dict[str, Any] = {
+        given = {
             "members": members,
             "epochs": epochs,
             "min_rows": min_rows,
@@ -147,8 +147,8 @@ def fit(
             random_state=seed,
             verbose=sys.stderr.isatty(),
             callbacks=() if sys.stderr.isatty() else (fit_lines(),),
-            **{name: value for name, value in given.items() if value is not None},
         )
+        model.set_params(**{name: value for name, value in given.items() if value is not None})
         pool = None if unlabelled is None else read_unlabelled(unlabelled, rows, options, seed)
         model.fit_subset(rows, truth[:, 0] if len(targets) == 1 else truth, X_unlabelled=pool)
         model.target_names_ = targets

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,7 @@ def number(value: float) -> str:
     return f"{value:,.{decimals}f}" if decimals <= 6 else f"{value:.2g}"
 
 
-def fit_sentence(held_out: Mapping[str, Any], boosting: float | None) -> str:
+def fit_sentence(held_out: Mapping[str, float], boosting: float | None) -> str:
     """What a model comes to on rows that it had not seen, and what boosted trees come to on them."""
     trees = f" (boosted trees: {number(boosting)})" if boosting is not None else ""
     rows = held_out["rows"]
@@ -71,7 +70,7 @@ def unlike_sentence(unlike: float, rows: int) -> str:
     return f"{_percent(unlike)} of these rows are unlike the training rows (see column familiarity)."
 
 
-def kept_promise(scores: Mapping[str, float], level: float, promised: Mapping[str, Any] | None) -> str:
+def kept_promise(scores: Mapping[str, float], level: float, promised: Mapping[str, float] | None) -> str:
     """What was promised and what came, for rows whose target is known.
 
     Args:

@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 import pyarrow as pa
 from rich.table import Table
@@ -16,6 +16,7 @@ from ncprior.data import column_values
 from ncprior.data.column_types import python_rows
 from ncprior.errors import UserError
 from ncprior.experiments.records import json_value
+from ncprior.tables.search import Validation
 from ncprior.terminal import say
 
 Row = dict[str, object]
@@ -52,7 +53,7 @@ class FitSummary(TypedDict):
     """What a person should look at, as sentences."""
     steps: Sequence[int]
     seconds: float
-    held_out: Mapping[str, Any] | None
+    held_out: Validation | None
     """`NCPRegressor.validation_`: numbers, or lists of them if there are several targets."""
     boosted_trees: dict[str, float]
     """The error of boosted trees on the same rows, for each target."""
@@ -78,7 +79,7 @@ class PredictSummary(TypedDict):
     """None if the intervals are those of the prediction."""
     unlike: float | None
     """Share of the rows that are unlike the training rows, if that is known."""
-    promised: Mapping[str, Any] | None
+    promised: Validation | None
     """Scores of the rows that were held out in training."""
     scores: dict[str, dict[str, float]]
     not_scored: dict[str, str]
@@ -255,17 +256,18 @@ def _same_decimals(values: Sequence[object]) -> list[str]:
     return [f"{value:.{decimals}f}" if isinstance(value, float) else _short(value) for value in values]
 
 
-def _by_target(held: Mapping[str, Any], targets: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def _by_target(held: Validation, targets: Sequence[str]) -> dict[str, dict[str, float]]:
     """Scores on held-out rows by target. With several targets, `NCPRegressor.validation_` has lists."""
-    if len(targets) == 1:
-        return {targets[0]: held}
-    return {
-        name: {key: value[i] if isinstance(value, list) else value for key, value in held.items()}
-        for i, name in enumerate(targets)
-    }
+
+    def scores(target: int) -> dict[str, float]:
+        each = {"rmse": held["rmse"], "nlpd": held["nlpd"], "coverage": held["coverage"]}
+        one = {name: value[target] if isinstance(value, list) else value for name, value in each.items()}
+        return {**one, "rows": held["rows"]}
+
+    return {name: scores(i) for i, name in enumerate(targets)}
 
 
-def _in_words(scores: Mapping[str, Any], level: float) -> str:
+def _in_words(scores: Mapping[str, float], level: float) -> str:
     covered = f"the {100 * level:.4g}% interval holds {scores['coverage']:.1%} of {scores['rows']:,} rows"
     return f"RMSE {scores['rmse']:.4g}, NLPD {scores['nlpd']:.4g}; {covered}"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ncprior.experiments import evaluate, simulate
     from ncprior.experiments.records import Records
     from ncprior.experiments.runs import RunProgress
-    from ncprior.experiments.variants import Arguments
+    from ncprior.tables.options import Arguments
 
 Results = TypeVar("Results")
 

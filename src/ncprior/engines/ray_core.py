@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from ncprior.engines import worker
@@ -46,7 +47,7 @@ class RayCore:
         environment = {name: value for name, value in os.environ.items() if name.startswith(worker.PASSED_ON)}
         with self._connected(ray):
             remote = ray.remote(num_cpus=1, max_retries=RETRIES, max_calls=0)(worker.run)
-            under_way: dict[Any, int] = {}
+            under_way: dict[object, int] = {}
             following = 0
             try:
                 while under_way or following < len(tasks):
@@ -65,7 +66,7 @@ class RayCore:
                         ray.cancel(reference, force=False)
 
     @contextmanager
-    def _connected(self, ray: Any) -> Iterator[None]:
+    def _connected(self, ray: ModuleType) -> Iterator[None]:
         """Connects to the cluster, unless this process already is."""
         if ray.is_initialized():
             yield
@@ -84,7 +85,7 @@ class RayCore:
             ray.shutdown()
 
 
-def _result(ray: Any, reference: Any) -> Any:
+def _result(ray: ModuleType, reference: object) -> Any:
     """The result of a task that is done."""
     try:
         found = ray.get(reference)
@@ -98,7 +99,7 @@ def _result(ray: Any, reference: Any) -> Any:
     return found
 
 
-def _ray() -> Any:
+def _ray() -> ModuleType:
     """The package, without a message to its makers about who uses it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")

@@ -26,7 +26,7 @@ from ncprior.errors import UserError, check_limits
 from ncprior.experiments import baselines
 from ncprior.experiments.conditional_coverage import UnseenRows, by_familiarity, p_values
 from ncprior.experiments.evaluate_results import Results, Run, run_file, runs, write_results
-from ncprior.experiments.records import JsonObject, Records
+from ncprior.experiments.records import Records
 from ncprior.experiments.risk_coverage import rank_correlation
 from ncprior.experiments.runs import RunProgress, loaded_once
 from ncprior.experiments.scores import Standardised, detection, predict, scores, unseen_rows
@@ -36,12 +36,12 @@ from ncprior.experiments.variants import (
     GROUPS,
     METHODS,
     VARIANTS,
-    Arguments,
     check_method,
     network,
 )
+from ncprior.schema import JsonObject
 from ncprior.tables.estimator import NCPRegressor
-from ncprior.tables.options import FitOptions
+from ncprior.tables.options import Arguments, FitOptions
 
 NAME = "evaluate"
 UNLIKE = ("gap", "tail", "time")

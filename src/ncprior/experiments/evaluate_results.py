@@ -6,10 +6,11 @@ from typing import Literal, NotRequired, TypedDict, cast
 import numpy as np
 
 from ncprior.experiments.conditional_coverage import Group, pool_groups
-from ncprior.experiments.records import JsonObject, Records, Summary, summary
+from ncprior.experiments.records import Records, Summary, summary
 from ncprior.experiments.risk_coverage import SHARES
 from ncprior.experiments.scores import LEVELS, Bin, Scores
 from ncprior.experiments.variants import VARIANTS
+from ncprior.schema import JsonObject
 
 Metric = Literal[
     "rmse", "nlpd", "crps", "coverage", "detection", "shuffled", "far", "rank", "rank_doubt", "aurc", "seconds"

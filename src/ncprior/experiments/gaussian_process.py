@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -33,7 +32,7 @@ def fit_gaussian_process(inputs: np.ndarray, targets: np.ndarray, seed: int) -> 
     order = np.random.default_rng(seed).permutation(len(targets))[:MOST_ROWS]
     inputs, targets = inputs[order], targets[order]
     mean, scale = targets.mean(), targets.std() or 1.0
-    lengths: Any = np.ones(inputs.shape[1]) if inputs.shape[1] <= _MOST_LENGTHS else 1.0
+    lengths: np.ndarray | float = np.ones(inputs.shape[1]) if inputs.shape[1] <= _MOST_LENGTHS else 1.0
     kernel = ConstantKernel(1.0, (1e-3, 1e3)) * RBF(lengths * np.sqrt(inputs.shape[1]), (1e-2, 1e3))
     kernel += WhiteKernel(0.1, (1e-6, 1e1))
     standardised = (targets - mean) / scale

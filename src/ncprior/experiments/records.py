@@ -34,13 +34,11 @@ from numpy.typing import ArrayLike
 import ncprior
 from ncprior.errors import UserError
 from ncprior.files import alone, explained, is_ours, written
+from ncprior.schema import JsonObject
 from ncprior.terminal import remark
 
 _PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "pyarrow", "matplotlib", "scikit-learn")
 
-
-JsonObject = dict[str, Any]
-"""An object of a JSON file: a configuration, or notes."""
 
 Tree = TypeVar("Tree")
 

@@ -4,7 +4,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_regressor
@@ -18,6 +18,8 @@ _LOWER, _UPPER = 0.05, 0.95
 """Quantiles at the ends of the 90% interval."""
 _MANY = 100_000
 """From this many rows on OpenMP uses all cores; with fewer, its threads would mostly wait for each other."""
+
+Result = TypeVar("Result")
 
 Spread = Literal["std", "quantiles", "quantile fits", "constant"]
 """Where the spread of a regressor comes from.
@@ -126,7 +128,7 @@ def fit_regressor(path: str, inputs: np.ndarray, targets: np.ndarray, seed: int)
     return predict
 
 
-def _guarded(path: str, run: Callable[[], Any], rows: int) -> Any:
+def _guarded(path: str, run: Callable[[], Result], rows: int) -> Result:
     """Run code of someone else, whose mistakes are told in one line."""
     try:
         with threadpool_limits(None if rows >= _MANY else 1, "openmp"):
@@ -141,7 +143,7 @@ def _numbers(values: object) -> np.ndarray:
     return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
 
 
-def _fit_std(model: Any, inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:  # noqa: ARG001
+def _fit_std(model: BaseEstimator, inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:  # noqa: ARG001
     fitted = clone(model).fit(inputs, targets)
 
     def predict(rows: np.ndarray) -> Forecast:
@@ -151,7 +153,7 @@ def _fit_std(model: Any, inputs: np.ndarray, targets: np.ndarray, seed: int) -> 
     return predict
 
 
-def _fit_quantiles(model: Any, inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:  # noqa: ARG001
+def _fit_quantiles(model: BaseEstimator, inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:  # noqa: ARG001
     fitted = clone(model).fit(inputs, targets)
 
     def predict(rows: np.ndarray) -> Forecast:
@@ -161,7 +163,7 @@ def _fit_quantiles(model: Any, inputs: np.ndarray, targets: np.ndarray, seed: in
     return predict
 
 
-def _fit_each_quantile(model: Any, inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:  # noqa: ARG001
+def _fit_each_quantile(model: BaseEstimator, inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:  # noqa: ARG001
     # What has a loss predicts the mean by default; what only predicts quantiles predicts the median.
     point = clone(model) if "loss" in model.get_params() else clone(model).set_params(quantile=0.5)
     ends = [clone(model).set_params(**_quantile_arguments(model, level)) for level in (_LOWER, _UPPER)]
@@ -174,7 +176,7 @@ def _fit_each_quantile(model: Any, inputs: np.ndarray, targets: np.ndarray, seed
     return predict
 
 
-def _fit_constant(model: Any, inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:
+def _fit_constant(model: BaseEstimator, inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:
     def errors_after(rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         trained = clone(model).fit(inputs[rows], targets[rows])
         return lambda others: targets[others] - _numbers(trained.predict(inputs[others]))

@@ -15,7 +15,8 @@ from typing import Generic, NamedTuple, TypeVar, cast
 import numpy as np
 from jaxtyping import PyTree
 
-from ncprior.experiments.records import JsonObject, Records
+from ncprior.experiments.records import Records
+from ncprior.schema import JsonObject
 
 Columns = dict[str, np.ndarray]
 """A table, column by column."""

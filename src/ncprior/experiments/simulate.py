@@ -25,13 +25,13 @@ from ncprior.engines.engine import Engine
 from ncprior.errors import UserError, check_limits
 from ncprior.experiments.labels_saved import bootstrap_saving
 from ncprior.experiments.pool_map import principal_components
-from ncprior.experiments.records import JsonObject, Records
+from ncprior.experiments.records import Records
 from ncprior.experiments.runs import RunProgress, loaded_once
 from ncprior.experiments.scores import predict, scores
-from ncprior.experiments.variants import Arguments
+from ncprior.schema import JsonObject
 from ncprior.tables.batches import DEFAULT_RULE, acquisitions
 from ncprior.tables.estimator import NCPRegressor
-from ncprior.tables.options import FitOptions
+from ncprior.tables.options import Arguments, FitOptions
 
 NAME = "simulate"
 CONTROL = "random"

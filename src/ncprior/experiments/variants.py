@@ -3,7 +3,7 @@
 import importlib.util
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ncprior.core.methods import STYLES
 from ncprior.core.registry import Style, style_of
@@ -11,10 +11,7 @@ from ncprior.errors import UserError
 from ncprior.experiments import regressors
 from ncprior.experiments.baselines import BASELINES, CONFORMAL, Baseline
 from ncprior.tables.estimator import NCPRegressor
-from ncprior.tables.options import FitOptions
-
-Arguments = dict[str, Any]
-"""Arguments of `NCPRegressor` by name."""
+from ncprior.tables.options import Arguments, FitOptions
 
 
 class Variant(NamedTuple):

@@ -6,7 +6,7 @@ from functools import partial
 from ncprior.core.methods import split_name, title
 from ncprior.core.settings import DIFFERENCES, FLIGHTS_PRESETS, NOT_FOLLOWED, PRESETS, Settings
 from ncprior.experiments.paper import learning_curves, regression, robustness
-from ncprior.experiments.records import JsonObject, Records
+from ncprior.experiments.records import Records
 from ncprior.report import regression as regression_report
 from ncprior.report.claims.ablations import ablation_claims
 from ncprior.report.claims.flights import flights_claims
@@ -23,6 +23,7 @@ from ncprior.report.figures import (
     draw_robustness,
 )
 from ncprior.report.sections import Cell, Picture, Section, Table, number, plain
+from ncprior.schema import JsonObject
 
 PUBLISHED_TOY = {
     "bbb": {"test_rmse": "0.75 ± 0.31", "test_nlpd": "10.29 ± 8.05"},

@@ -23,9 +23,10 @@ NOISE = "#F4B9A7"
 UNCERTAINTY = "#A6CDE8"
 GAIN = "#BEBEBE"
 
-_RC: Any = {
+_FONT = "DejaVu Sans"
+_RC: Any = {  # Matplotlib types the names as literals, and not their values
     "font.size": 8,
-    "font.family": "DejaVu Sans",
+    "font.family": _FONT,
     "axes.titlesize": 8.5,
     "axes.labelsize": 8,
     "axes.spines.top": False,
@@ -78,7 +79,7 @@ def label(text: str) -> str:
 @cache
 def _font_letters() -> frozenset[int]:
     """Code points of the letters that the font of figures has."""
-    return frozenset(get_font(findfont(_RC["font.family"])).get_charmap())
+    return frozenset(get_font(findfont(_FONT)).get_charmap())
 
 
 def new_panels(

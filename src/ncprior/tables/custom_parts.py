@@ -161,7 +161,7 @@ def _shape(function: Callable[[Array], object]) -> Any:
     return eqx.filter_eval_shape(function, jax.random.key(0))
 
 
-def _is_float(found: Any) -> bool:
+def _is_float(found: object) -> bool:
     return hasattr(found, "dtype") and hasattr(found, "ndim") and bool(jnp.issubdtype(found.dtype, jnp.floating))
 
 

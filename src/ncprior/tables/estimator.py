@@ -30,7 +30,7 @@ from ncprior.tables.choice import Request, choose, excluded_rows
 from ncprior.tables.constraints import Constraints
 from ncprior.tables.fitted import Fitted
 from ncprior.tables.fitting import continue_fit, fit
-from ncprior.tables.options import FitOptions
+from ncprior.tables.options import Arguments, FitOptions
 from ncprior.tables.predictions import Distribution
 from ncprior.tables.programs import TrunkFactory
 from ncprior.tables.progress import FitProgress, progress_bar
@@ -404,7 +404,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         return model
 
     @classmethod
-    def _options_of(cls, parameters: dict[str, Any]) -> FitOptions:
+    def _options_of(cls, parameters: Arguments) -> FitOptions:
         """The options of an estimator with these parameters, some of which may have no effect."""
         return FitOptions.of(cls(**parameters), check_effects=False)
 

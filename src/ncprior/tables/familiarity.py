@@ -1,6 +1,6 @@
 """Familiarity: how much a row is like the training rows, as a p-value."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -91,6 +91,6 @@ def with_known_surroundings(mixture: MixturePrediction, in_gap: np.ndarray) -> M
     """
     parts = mixture.weights.shape[-1] // len(in_gap)
     known = np.repeat((~in_gap | in_gap.all(0)).T, parts, axis=1)[:, None]
-    weights: Any = np.where(known, mixture.weights, 0.0)
+    weights = mixture.weights * known
     total = weights.sum(-1, keepdims=True)
     return MixturePrediction(weights / np.where(total > 0, total, 1.0), mixture.parts)

@@ -18,6 +18,7 @@ from ncprior.tables import conformal
 from ncprior.tables.calibration import Calibration
 from ncprior.tables.contrast import NETWORKS
 from ncprior.tables.familiarity import MAX_SCORES
+from ncprior.tables.options import Arguments
 from ncprior.tables.programs import Spec
 from ncprior.tables.search import Validation
 
@@ -41,7 +42,7 @@ class Notes:
 
     format: int
     versions: Versions
-    arguments: dict[str, Any]
+    arguments: Arguments
     settings: Settings
     contrast: Settings | None
     method: str | None
@@ -85,7 +86,7 @@ class Notes:
             _require(count == self.outputs, f"validation.{score} is not one for each output")
 
 
-_ARGUMENTS: dict[str, Any] = {
+_ARGUMENTS: dict[str, object] = {
     "method": str,
     "hidden": tuple[int, ...],
     "members": int,
@@ -113,7 +114,7 @@ _MAY_BE_CODE = {"method", "input_prior", "trunk", "random_state", "callbacks"}
 """Arguments of an estimator; a subclass may have more. Those that may be code may be absent."""
 
 
-def read_arguments(arguments: Mapping[str, object], names: Sequence[str]) -> dict[str, Any]:
+def read_arguments(arguments: Mapping[str, object], names: Sequence[str]) -> Arguments:
     """The arguments in a file, of an estimator whose parameters have these ``names``."""
     if unknown := [name for name in arguments if name not in names]:
         raise UserError(f"arguments has {unknown[0]!r:.80}, which is none")

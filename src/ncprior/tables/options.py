@@ -8,7 +8,7 @@ import math
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from ncprior.core.settings import Settings
 from ncprior.errors import UserError, check_limits
 from ncprior.tables.preset import CONTRAST, TABLES
 from ncprior.tables.programs import TrunkFactory
+
+Arguments: TypeAlias = dict[str, Any]
+"""Arguments of `NCPRegressor` by name; some may be code of the user's own."""
 
 LARGEST_BATCH = 512
 """Rows in a mini batch of a large table."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -186,7 +186,7 @@ def _notes(path: Path) -> _Notes:
         text = (pq.read_schema(path).metadata or {}).get(_NOTES)
     if text is None:
         raise UserError(f"{path}: {_OTHER}")
-    notes: Any = read_json(text, f"{path}: its notes")
+    notes = read_json(text, f"{path}: its notes")
     if isinstance(notes, dict) and notes.get("format") != _FORMAT:
         raise UserError(f"{path}: was written by another version of ncprior; search its shard again")
     found: _Notes = conform(notes, _Notes, f"{path}: its notes")

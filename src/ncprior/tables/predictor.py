@@ -68,17 +68,17 @@ class Predictor:
         return chunked(self._predict, inputs, sizes=(_FEW_ROWS, *CHUNKS))
 
 
-def _program(members: Engine, contrast: Engine | None, tree: Any, *, learned: bool) -> Program:
+def _program(members: Engine, contrast: Engine | None, tree: jax.tree_util.PyTreeDef, *, learned: bool) -> Program:
     """The program of ensembles of this kind."""
 
     def predict(leaves: tuple[Array, ...], inputs: Array) -> MixturePrediction:
         weights: Weights = jax.tree.unflatten(tree, leaves)
-        said: Any = None
+        found: Any = None  # the networks' output; `combined` is also for NumPy arrays
         if contrast is not None and weights.contrast is not None:
-            said = contrast.spread_of(weights.contrast, inputs)
+            found = contrast.spread_of(weights.contrast, inputs)
             if weights.asked is not None:
-                said = combined(said, contrast.spread_of(weights.asked, inputs), weights.asked_weight)
-        mixture = members.predict_of(weights.members, weights.calibration, inputs, said)
+                found = combined(found, contrast.spread_of(weights.asked, inputs), weights.asked_weight)
+        mixture = members.predict_of(weights.members, weights.calibration, inputs, found)
         return mixture if learned else with_minimum_std(mixture, 1.0)
 
     engines = [members] if contrast is None else [members, contrast]

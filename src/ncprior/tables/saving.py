@@ -32,7 +32,7 @@ from ncprior.tables.contrast import NETWORKS
 from ncprior.tables.familiarity import Familiarity
 from ncprior.tables.fitted import Contrast, Fitted
 from ncprior.tables.model_file import FORMAT, OtherFileError, read_arrays, read_header, to_bytes
-from ncprior.tables.options import FitOptions
+from ncprior.tables.options import Arguments, FitOptions
 from ncprior.tables.programs import CONTRAST, Spec, make_method
 
 _OWN = ("method", "trunk", "input_prior")
@@ -43,12 +43,12 @@ class SavedModel(NamedTuple):
     """What a model file holds: a trained ensemble, and the estimator that it belongs to."""
 
     fitted: Fitted
-    parameters: Mapping[str, Any]  # of the estimator; in a file, those that are plain values
+    parameters: Arguments  # of the estimator; in a file, those that are plain values
     feature_names: list[str] | None
     features: int  # columns that the estimator was given
 
 
-OptionsOf = Callable[[dict[str, Any]], FitOptions]
+OptionsOf = Callable[[Arguments], FitOptions]
 """The options of an estimator with these parameters."""
 
 
@@ -104,7 +104,7 @@ def save(path: Path, model: SavedModel, options_of: OptionsOf) -> None:
         draft.write_bytes(content)
 
 
-def load(path: Path, own: Mapping[str, Any], names: Sequence[str], options_of: OptionsOf) -> SavedModel:
+def load(path: Path, own: Mapping[str, object], names: Sequence[str], options_of: OptionsOf) -> SavedModel:
     """The model in the file.
 
     Args:
@@ -132,7 +132,7 @@ def load(path: Path, own: Mapping[str, Any], names: Sequence[str], options_of: O
 
 
 def _restore(
-    stream: BinaryIO, size: int, own: Mapping[str, Any], names: Sequence[str], options_of: OptionsOf
+    stream: BinaryIO, size: int, own: Mapping[str, object], names: Sequence[str], options_of: OptionsOf
 ) -> SavedModel:
     """The model in a stream of so many bytes."""
     header = read_header(stream, size)
@@ -140,7 +140,7 @@ def _restore(
     for name in notes.own:
         if own[name] is None:
             raise OtherFileError(f"was trained with a {name} of its user's own; give it as {name}=...")
-    given: dict[str, Any] = {name: own[name] for name in notes.own}
+    given: Arguments = {name: own[name] for name in notes.own}
     parameters = model_schema.read_arguments(notes.arguments, names) | given
     options_of(parameters).settings_for(notes.rows)  # raises where arguments have no meaning
     spec = Spec(

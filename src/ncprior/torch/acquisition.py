@@ -4,8 +4,6 @@ Tensors go to JAX as NumPy arrays and results come back as tensors on the device
 gradient.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,7 +20,7 @@ from ncprior.torch.predictions import Prediction, prediction_of
 from ncprior.torch.views import Outputs, outputs_of
 
 
-def information_gain(output: Any) -> Tensor:
+def information_gain(output: object) -> Tensor:
     """Expected information that the label of each row gives about the weights, in nats per output ``[rows]``.
 
     Args:
@@ -38,14 +36,14 @@ def information_gain(output: Any) -> Tensor:
     return score(output, "information_gain")
 
 
-def score(output: Any, name: str | Score = "information_gain") -> Tensor:
+def score(output: object, name: str | Score = "information_gain") -> Tensor:
     """The score of each row ``[rows]``, more is better: one of `ncprior.core.acquisition.SCORES`, or a function."""
     function, predicted, like = _score(name), *_prediction(output, name)
     return torch.from_numpy(np.array(function(predicted))).to(like.device)
 
 
 def draw(
-    output: Any,
+    output: object,
     count: int,
     *,
     score: str | Score = "information_gain",
@@ -135,7 +133,7 @@ _OF_UNCERTAINTY = ("information_gain", "uncertainty")
 """Scores that are the same for all rows of a model without uncertainty."""
 
 
-def _prediction(output: Any, name: str | Score) -> tuple[prediction.Predictive, Tensor]:
+def _prediction(output: object, name: str | Score) -> tuple[prediction.Predictive, Tensor]:
     """The prediction of the package in what a model returned, and a tensor on the model's device."""
     given = prediction_of(output)
     found = outputs_of(given, len(given.mean) if isinstance(given, Prediction) else given.means.shape[1])

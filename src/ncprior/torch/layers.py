@@ -1,7 +1,7 @@
 """Layers and wrappers that give a PyTorch model uncertainty: a belief over its last layer, or dropout."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -57,8 +57,8 @@ class BayesianLinear(nn.Module):
         *,
         std: float = 0.1,
         bias_belief: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         if std <= 0:

@@ -2,7 +2,6 @@
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -243,7 +242,7 @@ class OODLoss(_ContrastiveLoss):
             terms["noised_nll"] = nll(view.noised, view.of_noised(view.targets), view)
         return terms
 
-    def prediction(self, output: Any) -> Mixture:
+    def prediction(self, output: object) -> Mixture:
         """The mixture of Equation 8: what the model says if a row is in distribution, and the output prior if not.
 
         Args:

@@ -1,7 +1,7 @@
 """What models give: mean, noise and uncertainty, in whatever form they return them."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -93,7 +93,7 @@ class Samples(NamedTuple):
         return torch.sqrt(self.means.var(0, correction=1) + _SMALLEST_VARIANCE)
 
 
-def prediction_of(output: Any) -> Prediction | Mixture | Samples:
+def prediction_of(output: object) -> Prediction | Mixture | Samples:
     """The prediction in what a model returned.
 
     Args:
@@ -139,7 +139,7 @@ def prediction_of(output: Any) -> Prediction | Mixture | Samples:
     return Prediction(**fields)
 
 
-def _normal(distribution: Any) -> Normal:
+def _normal(distribution: object) -> Normal:
     if isinstance(distribution, Normal):
         return distribution
     base = distribution

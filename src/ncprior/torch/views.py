@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -13,7 +13,7 @@ from ncprior.torch.distributions import Normal
 from ncprior.torch.input_priors import InputPrior, noised
 from ncprior.torch.predictions import Mixture, Prediction, Samples, prediction_of
 
-Model = Callable[[Tensor], Any]
+Model = Callable[[Tensor], object]
 
 
 class Outputs(NamedTuple):
@@ -109,7 +109,7 @@ class View(NamedTuple):
         return (weights * losses).sum() / (weights > 0).sum()
 
 
-def outputs_of(output: Any, rows: int) -> Outputs:
+def outputs_of(output: object, rows: int) -> Outputs:
     """What a model returned for so many rows, in one form and at least single precision.
 
     Raises:
@@ -124,7 +124,7 @@ def outputs_of(output: Any, rows: int) -> Outputs:
         shape = tuple(means.shape[1:] if single else means.shape)
         raise UserError(f"the model's mean has shape {shape} for {rows} rows: give [rows] or [rows, outputs]")
 
-    def fitted(name: str, value: Any) -> Tensor:
+    def fitted(name: str, value: Tensor) -> Tensor:
         value = torch.as_tensor(value, device=means.device)
         try:
             same = value.reshape(means.shape) if value.numel() == means.numel() else value.expand(means.shape)

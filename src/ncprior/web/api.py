@@ -1,9 +1,8 @@
 """The JSON interface, for laboratory robots; ``openapi.json`` describes it."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.resources import files
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -11,12 +10,14 @@ from starlette.routing import Route
 
 from ncprior.campaigns.campaign import Campaign, campaign_names
 from ncprior.campaigns.database import StorageError
+from ncprior.campaigns.leases import Asked
 from ncprior.campaigns.people import Person
 from ncprior.campaigns.plain import plain
 from ncprior.errors import UserError
+from ncprior.schema import JsonObject
 from ncprior.web.open_campaigns import OpenCampaigns
 
-_FIELDS: dict[str, dict[str, Any]] = {
+_FIELDS: dict[str, dict[str, type]] = {
     "ask": {"n": int, "lease": str},
     "tell": {"id": str, "value": object, "note": str, "key": str, "inputs": dict},
     "correct": {"id": str, "value": object, "note": str, "key": str, "of": str},
@@ -63,7 +64,7 @@ def openapi() -> str:
     return (files("ncprior.web") / "openapi.json").read_text(encoding="utf-8")
 
 
-def _act(campaigns: OpenCampaigns, request: Request, word: str) -> Any:
+def _act(campaigns: OpenCampaigns, request: Request, word: str) -> object:
     person: Person = request.state.person
     given = _read(request.state.body, word)
     campaign = campaigns.get(request.path_params["name"])
@@ -71,18 +72,19 @@ def _act(campaigns: OpenCampaigns, request: Request, word: str) -> Any:
     return _described(campaign, word, given, done)
 
 
-def _described(campaign: Campaign, word: str, given: Mapping[str, Any], done: Any) -> Any:
+def _described(campaign: Campaign, word: str, given: JsonObject, done: object) -> object:
     """What the interface says about something that was done."""
     if word in ("skip", "fail", "release"):
         return {"id": given["id"], "notices": done or []}
     if word == "extend":
         return {"id": given["id"], "expires_at": done}
     if word == "ask":
+        assert isinstance(done, Asked)
         return {**done._asdict(), "targets": campaign.spec.targets}
     return done
 
 
-def _read(body: bytes, word: str) -> dict[str, Any]:
+def _read(body: bytes, word: str) -> JsonObject:
     """The fields of a request.
 
     Raises:
@@ -106,10 +108,10 @@ def _read(body: bytes, word: str) -> dict[str, Any]:
     return given
 
 
-_WORDS: dict[Any, str] = {int: "a whole number", str: "text", dict: "an object"}
+_WORDS: dict[type, str] = {int: "a whole number", str: "text", dict: "an object"}
 
 
-def _answered(act: Callable[[], Any]) -> Response:
+def _answered(act: Callable[[], object]) -> Response:
     try:
         return JSONResponse(plain(act()))
     except StorageError as error:  # the same may work later

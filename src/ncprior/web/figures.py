@@ -2,12 +2,12 @@
 
 import io
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
 from ncprior.campaigns.audit import Scores
+from ncprior.campaigns.left import LeftUncertainty
 from ncprior.report.styles import UNCERTAINTY, figure_style, label, new_panels
 
 _LINE = "#0072B2"
@@ -40,16 +40,15 @@ def learning_curve(points: Sequence[Scores], target: str, wanted: float | None, 
         return _svg(figure)
 
 
-def left_uncertainty(left: Mapping[str, Any], target: str, *, narrow: bool) -> bytes:
+def left_uncertainty(left: LeftUncertainty, target: str, *, narrow: bool) -> bytes:
     """The average uncertainty in parts of the columns in which it differs most."""
     with _drawing, figure_style():
         columns = left["columns"]
         figure, axes = new_panels(len(columns), 2.3, narrow=narrow)
         for axis, column in zip(axes, columns, strict=True):
-            parts = [part for part in column["parts"] if part["uncertainty"] is not None]
-            places = range(len(parts))
-            axis.barh(places, [part["uncertainty"] for part in parts], color=UNCERTAINTY, height=0.75)
-            axis.set_yticks(places, [label(part["name"])[:18] for part in parts])
+            bars = [(part["name"], value) for part in column["parts"] if (value := part["uncertainty"]) is not None]
+            axis.barh(range(len(bars)), [value for _, value in bars], color=UNCERTAINTY, height=0.75)
+            axis.set_yticks(range(len(bars)), [label(name)[:18] for name, _ in bars])
             axis.invert_yaxis()
             axis.set_title(label(column["column"])[:30])
             axis.set_xlabel(f"uncertainty of {label(target)[:30]}")

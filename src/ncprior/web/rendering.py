@@ -1,7 +1,6 @@
 """Pages from templates, with what every page needs: who is looking, and the secret of its forms."""
 
 from datetime import datetime
-from typing import Any
 
 import jinja2
 from starlette.requests import Request
@@ -36,7 +35,7 @@ def _time(value: datetime | None) -> str:
 _TEMPLATES.filters |= {"number": _number, "exact": _exact, "time": _time, "percent": lambda share: f"{share:.0%}"}
 
 
-def page(request: Request, template: str, *, code: int = 200, **values: Any) -> HTMLResponse:
+def page(request: Request, template: str, *, code: int = 200, **values: object) -> HTMLResponse:
     """A page for the person who asks."""
     person: Person | None = request.state.person
     secret = form_secret(request.scope, request.headers)

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 from ncprior.experiments.paper.data_parallel import Regression, State
-from ncprior.experiments.records import JsonObject
 from ncprior.experiments.runs import Columns, MethodFiles, append_rows
+from ncprior.schema import JsonObject
 
 
 class Progress(NamedTuple):
