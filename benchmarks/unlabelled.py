@@ -41,7 +41,7 @@ def study(inputs: pa.Table, targets: np.ndarray, split: Split, *, members: int) 
         inside = predict(like[1::2]).uncertainty
         contrast = model.fitted_.contrast
         assert contrast is not None
-        line = ["no" if unlabelled is None else f"yes, weight {contrast.asked_weight:g}"]
+        line = ["no" if unlabelled is None else f"yes, weight {contrast.unlabelled_weight:g}"]
         for rows in (shifted[::2], shifted[1::2]):
             found, truth = predict(rows), targets[rows]
             low, high = found.interval(0.9)

@@ -106,15 +106,15 @@ def test_the_guarantee_holds_over_whole_fits():
 def test_rows_set_apart_are_drawn_whatever_their_order_and_learned_from_by_nothing():
     X, y = table(np.random.default_rng(1), 80)
     parts = set_apart(labelled(X, y), 0.25, seed=3)
-    assert len(parts.apart.targets) == 20
-    both = np.concatenate([parts.learned.targets, parts.apart.targets])
+    assert len(parts.conformal.targets) == 20
+    both = np.concatenate([parts.training.targets, parts.conformal.targets])
     np.testing.assert_array_equal(np.sort(both[:, 0]), np.sort(y))
-    np.testing.assert_array_equal(parts.learned.targets[:, 0], y[parts.rows])
+    np.testing.assert_array_equal(parts.training.targets[:, 0], y[parts.rows])
     order = np.random.default_rng(2).permutation(80)
     again = set_apart(labelled(X[order], y[order]), 0.25, seed=3)
-    np.testing.assert_array_equal(np.sort(again.apart.targets[:, 0]), np.sort(parts.apart.targets[:, 0]))
+    np.testing.assert_array_equal(np.sort(again.conformal.targets[:, 0]), np.sort(parts.conformal.targets[:, 0]))
     other = set_apart(labelled(X, y), 0.25, seed=4)
-    assert not np.array_equal(np.sort(other.apart.targets[:, 0]), np.sort(parts.apart.targets[:, 0]))
+    assert not np.array_equal(np.sort(other.conformal.targets[:, 0]), np.sort(parts.conformal.targets[:, 0]))
 
 
 @pytest.fixture(scope="module")

@@ -122,9 +122,9 @@ def test_rows_without_a_target_are_left_out(tmp_path):
     assert data.inputs.column_names == ["a", "day"]
     assert data.dropped == 5
     np.testing.assert_array_equal(data.targets, np.arange(25))
-    some = labelled.load(path, "y", ["a"], beside=["day"], rows=22)
+    some = labelled.load(path, "y", ["a"], extra=["day"], rows=22)
     assert some.inputs.column_names == ["a"]
-    assert some.beside.column_names == ["day"]
+    assert some.extra.column_names == ["day"]
     np.testing.assert_array_equal(some.inputs["a"].to_numpy(), some.targets)
     assert len(some.targets) == 22
     assert (np.diff(some.targets) > 0).all()
@@ -159,7 +159,7 @@ def test_tables_that_cannot_be_used(tmp_path):
         with pytest.raises(UserError, match=message):
             labelled.load(*arguments)
     with pytest.raises(UserError, match="no column 'when'"):
-        labelled.load(path, "y", beside=["when"])
+        labelled.load(path, "y", extra=["when"])
 
 
 def test_a_fingerprint_tells_changed_contents(tmp_path):

@@ -72,7 +72,7 @@ def test_functions_and_covariances_spread_as_the_uncertainty(models):
 
 def test_it_is_kept_in_files(models, tmp_path):
     model, rows = models[1], rows_of(50, 4, middle=True)[0]
-    assert (model.fitted_.unlabelled, model.fitted_.contrast.asked_weight) == (200, WEIGHT)
+    assert (model.fitted_.unlabelled, model.fitted_.contrast.unlabelled_weight) == (200, WEIGHT)
     model.save(tmp_path / "m.ncp")
     again = NCPRegressor.load(tmp_path / "m.ncp")
     np.testing.assert_array_equal(
@@ -89,7 +89,7 @@ def test_training_that_goes_on_has_them_or_not_as_before(models, tmp_path):
         growing.partial_fit(X, y)
     growing.partial_fit(X, y, X_unlabelled=X[:10])
     assert growing.fitted_.unlabelled == 10
-    assert growing.fitted_.contrast.asked_weight == WEIGHT
+    assert growing.fitted_.contrast.unlabelled_weight == WEIGHT
     models[0].save(tmp_path / "m.ncp")
     with pytest.raises(UserError, match="some unlabelled rows are given, and none were"):
         NCPRegressor.load(tmp_path / "m.ncp").partial_fit(X, y, X_unlabelled=X)
@@ -217,5 +217,5 @@ def test_held_out_rows_choose_the_weight(monkeypatch):
     monkeypatch.setattr(search, "best_weight", lambda score: next(chosen) if np.isfinite(score(0.5)) else 0.0)
     X, y = rows_of(60, 0)
     model = NCPRegressor(members=2, hidden=(4,), random_state=0).fit(X, y, X_unlabelled=rows_of(30, 1, middle=True)[0])
-    assert model.fitted_.contrast.asked_weight == 0.1
+    assert model.fitted_.contrast.unlabelled_weight == 0.1
     assert model.validation_ is not None

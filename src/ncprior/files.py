@@ -38,7 +38,7 @@ else:
 _TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP)
 _LONG = 100
-"""Bytes of a name beyond which its drafts have a shorter one: file systems allow 255, some 143."""
+"""Drafts of files with longer names, in bytes, get a shorter name: file systems allow 255, some 143."""
 
 _holders: dict[Path, tuple[int, object]] = {}
 """The threads of this process that hold a lock, by its path; `dict.setdefault` lets only one of them in."""
@@ -123,11 +123,11 @@ def alone(target: Path, claim: str | None = None) -> Iterator[None]:
     """
     claim = claim or f"{target}: is being written"
     path = Path(os.path.realpath(target.parent)) / f"{_beside(target)}ncprior-lock"
-    mine = (threading.get_ident(), object())
-    holder = _holders.setdefault(path, mine)
-    if holder[0] != mine[0]:
+    owner = (threading.get_ident(), object())
+    holder = _holders.setdefault(path, owner)
+    if holder[0] != owner[0]:
         raise UserError(f"{claim} by another thread of this process; {_ADVICE}")
-    if holder is not mine:
+    if holder is not owner:
         yield
         return
     try:
@@ -168,17 +168,17 @@ def is_ours(path: Path) -> bool:
 def _beside(target: Path) -> str:
     """How the names of the lock and the drafts of a file begin."""
     name = target.name
-    if len(whole := os.fsencode(name)) > _LONG:
-        name = f"{name[:16]}-{hashlib.blake2b(whole, digest_size=16).hexdigest()}"
+    if len(encoded := os.fsencode(name)) > _LONG:
+        name = f"{name[:16]}-{hashlib.blake2b(encoded, digest_size=16).hexdigest()}"
     return f".{name}."
 
 
 def _remove_drafts(target: Path) -> None:
     """Removes the drafts of processes that are gone; only who holds the lock may."""
-    ours = re.compile(rf"{re.escape(_beside(target))}[0-9a-f]{{16}}\.ncprior-part")
+    draft_name = re.compile(rf"{re.escape(_beside(target))}[0-9a-f]{{16}}\.ncprior-part")
     with suppress(OSError), os.scandir(target.parent) as inside:
         for entry in inside:
-            if ours.fullmatch(entry.name):
+            if draft_name.fullmatch(entry.name):
                 with suppress(OSError):
                     (target.parent / entry.name).unlink()
 

@@ -169,10 +169,10 @@ def _instance(classes: type | tuple[type, ...], expected: str) -> Reader:
 
 
 def _number(base: object, limit: object) -> Reader:
-    whole = base is int
-    what = "a whole number" if whole else "a number" if limit is not FINITE else "a finite number"
+    is_whole = base is int
+    what = "a whole number" if is_whole else "a number" if limit is not FINITE else "a finite number"
     expected = f"{what} {limit}" if isinstance(limit, Range) and limit is not FINITE else what
-    allowed = numbers.Integral if whole else numbers.Real
+    allowed = numbers.Integral if is_whole else numbers.Real
 
     def read(value: object) -> object:
         counts = isinstance(value, allowed) and not isinstance(value, bool)

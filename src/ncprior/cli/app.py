@@ -122,10 +122,10 @@ def keep_programs() -> None:
     JAX reads these settings when it is imported, so this must be called first. Programs of estimators are kept by
     `ncprior.tables.compiled`.
     """
-    whole = cache_folder()
-    if whole is None:
+    cache = cache_folder()
+    if cache is None:
         return
-    folder = whole / "programs"
+    folder = cache / "programs"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except (OSError, RuntimeError):

@@ -34,8 +34,8 @@ def say_line(line: str) -> None:
 def print_created(status: Status) -> None:
     """What to do with a new campaign."""
     rows = f"{status.pool_rows:,} rows" if status.pool_rows is not None else "rows"
-    known = f", {status.labelled} of them labelled" if status.labelled else ""
-    say(f"campaign {status.name}: {rows}{known}; {status.advice}")
+    labelled = f", {status.labelled} of them labelled" if status.labelled else ""
+    say(f"campaign {status.name}: {rows}{labelled}; {status.advice}")
     say(f"next: ncprior campaign ask {status.name} -n 5 --person YOU")
 
 

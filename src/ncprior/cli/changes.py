@@ -50,8 +50,8 @@ def apply_changes(
         if name in unused:
             raise UserError(f"--set {change}: this experiment does not use {name}")
         if not found or not owners:
-            known = [field for part in parts for field in _fields(getattr(config, part)) if field not in unused]
-            raise UserError(f"--set {change}: give NAME=VALUE with one of the names {', '.join(known)}")
+            names = [field for part in parts for field in _fields(getattr(config, part)) if field not in unused]
+            raise UserError(f"--set {change}: give NAME=VALUE with one of the names {', '.join(names)}")
         kind = get_type_hints(type(getattr(config, owners[0])))[name]
         values[owners[0]][name] = parse(text, kind, name)
     # All at once: a change may be valid only together with the others.

@@ -127,15 +127,15 @@ def fit(
             most = most_rows if max_rows is None else lambda _: max_rows
             drawn = draw_labelled(place, targets, chosen, most=most, seed=seed, options=options, report=show)
         rows, indices = drawn.rows
-        truth, there = read_targets(rows, targets, indices + 1)
-        with_target = int(there.sum()) if len(rows) == drawn.seen else drawn.preferred
+        truth, present = read_targets(rows, targets, indices + 1)
+        with_target = int(present.sum()) if len(rows) == drawn.seen else drawn.preferred
         counters = [] if inputs else row_counters(rows.select(chosen), indices)
         partial = [] if inputs else table_files.only_in_some(place, options)
         rows = rows.select([name for name in chosen if name not in counters])
         if not rows.num_columns:
             raise UserError(f"{place}: no column is left to predict from; give a table with more columns")
         check_inputs(rows, indices + 1)  # before filtering: a few rows may look like a mistake
-        rows, truth = rows.filter(there), truth[there]
+        rows, truth = rows.filter(present), truth[present]
         given = {
             "members": members,
             "epochs": epochs,
@@ -194,10 +194,10 @@ def read_unlabelled(path: Path, rows: "pa.Table", options: "DialectOptions", see
     if str(path) == STANDARD:
         raise UserError("--unlabelled -: only the table can come in on standard input; give a file or a folder")
     encoder = Encoder.fit(rows)
-    known = dialect_of(encoder, options)
-    say_dialect(path, known)
+    trained_options = dialect_of(encoder, options)
+    say_dialect(path, trained_options)
     names = used_columns(encoder) or None
-    drawn = draw(table_files.stream(path, names, schema=input_types(encoder), options=known), seed)
+    drawn = draw(table_files.stream(path, names, schema=input_types(encoder), options=trained_options), seed)
     try:
         encoder.transform(drawn.table, first_row=drawn.numbers + 1)  # here, where rows have their numbers in the file
     except UserError as error:

@@ -109,7 +109,7 @@ def predict(
     check_folder(folder, table)
     check_standard(out, as_json)
     runner = chosen_engine(engine, address, table, out)
-    known = dialect_options(
+    options = dialect_options(
         sep=sep, decimal=decimal, encoding=encoding, header_row=header_row, dates=dates, sheet=sheet
     )
     with ends_at_once():
@@ -132,7 +132,7 @@ def predict(
         loaded = file.load()
         if guaranteed:
             loaded.fitted_.conformal.factor(level)  # raises before anything is read or written
-        options = dialect_of(loaded.encoder_, known)
+        options = dialect_of(loaded.encoder_, options)
         read_with = say_dialect(place, options)
         targets = target_names(loaded)
         types = kept_types(loaded, place, out if single else Path("part.parquet"), options) | input_types(
@@ -188,5 +188,5 @@ def parts_folder(out: Path | None, folder: Path | None, runner: "Engine | None")
     if out is None or runner is None:
         yield folder
         return
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.", suffix=".ncprior-parts") as beside:
-        yield Path(beside)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.", suffix=".ncprior-parts") as draft_folder:
+        yield Path(draft_folder)

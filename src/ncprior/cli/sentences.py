@@ -9,7 +9,7 @@ from ncprior.report.terms import TERMS
 from ncprior.tables.table_predictions import UNLIKE
 
 _FEW_ROWS = 50
-"""Rows below which shares are told as counts."""
+"""With fewer rows, shares are given as counts."""
 
 
 def explained(names: Sequence[str]) -> list[str]:
@@ -18,7 +18,7 @@ def explained(names: Sequence[str]) -> list[str]:
 
 
 def share(value: float) -> str:
-    """A share as people say it.
+    """A share in words.
 
     >>> share(0.91), share(0.87), share(0.995)
     ('9 in 10', '87 in 100', 'all')
@@ -42,7 +42,7 @@ def number(value: float) -> str:
 
 
 def fit_sentence(held_out: Mapping[str, float], boosting: float | None) -> str:
-    """What a model comes to on rows that it had not seen, and what boosted trees come to on them."""
+    """Error and coverage of a model on held-out rows, beside the error of boosted trees."""
     trees = f" (boosted trees: {number(boosting)})" if boosting is not None else ""
     rows = held_out["rows"]
     few = rows < _FEW_ROWS
@@ -63,7 +63,7 @@ def familiarity_sentence(familiarity: np.ndarray) -> str:
 
 
 def unlike_sentence(unlike: float, rows: int) -> str:
-    """The same, from the share of the rows whose familiarity is below `UNLIKE`."""
+    """`familiarity_sentence` from the share of the rows whose familiarity is below `UNLIKE`."""
     # Of rows like those of training, as many are below as that number says.
     if unlike <= UNLIKE + 2 * math.sqrt(UNLIKE * (1 - UNLIKE) / rows):
         return "These rows are like the training rows (see column familiarity)."
@@ -71,7 +71,7 @@ def unlike_sentence(unlike: float, rows: int) -> str:
 
 
 def kept_promise(scores: Mapping[str, float], level: float, promised: Mapping[str, float] | None) -> str:
-    """What was promised and what came, for rows whose target is known.
+    """Coverage and error for rows whose target is known, beside what the held-out rows promised.
 
     Args:
         scores: ``rmse``, ``coverage`` and ``rows`` of these predictions.
@@ -81,20 +81,22 @@ def kept_promise(scores: Mapping[str, float], level: float, promised: Mapping[st
     rows, inside, error = scores["rows"], scores["coverage"], scores["rmse"]
     tolerance = 2 * math.sqrt(level * (1 - level) / rows) + 0.03
     before = f" and a typical error of ± {number(promised['rmse'])}" if promised else ""
-    said = f"Promised: {100 * level:.4g}% of the true values inside the interval{before}. "
-    said += f"Came: {_percent(inside)} inside, and ± {number(error)}, in {rows:,} rows. "
+    sentence = f"Promised: {100 * level:.4g}% of the true values inside the interval{before}. "
+    sentence += f"Came: {_percent(inside)} inside, and ± {number(error)}, in {rows:,} rows. "
     worse = promised is not None and error > (1.25 + 1 / math.sqrt(rows)) * promised["rmse"]
     if inside < level - tolerance:
-        return f"{said}The promise was not kept: these rows differ from those of training, or the world has changed."
+        return (
+            f"{sentence}The promise was not kept: these rows differ from those of training, or the world has changed."
+        )
     if worse:
-        return f"{said}Errors are larger than promised, but the intervals allow for it."
+        return f"{sentence}Errors are larger than promised, but the intervals allow for it."
     if inside > level + tolerance and level < 0.99:
-        return f"{said}The promise was kept; the intervals are wider than they need be."
-    return f"{said}The promise was kept."
+        return f"{sentence}The promise was kept; the intervals are wider than they need be."
+    return f"{sentence}The promise was kept."
 
 
 def guarantee_sentence(level: float, rows: int, *, refitted: bool) -> str:
-    """What guaranteed intervals promise, and what they rest on.
+    """The guarantee of conformal intervals, and the rows that it rests on.
 
     >>> guarantee_sentence(0.9, 120, refitted=False).partition(": ")[2]
     'of new rows like those of training they hold 90% or more, however wrong the model is.'

@@ -127,7 +127,7 @@ def suggest(
         raise UserError("--shard is for one process and --engine ray for a cluster, which needs no shards; choose one")
     if exclude is not None and str(exclude) == STANDARD:
         raise UserError("--exclude -: only the pool can come in on standard input; give a file")
-    known = dialect_options(
+    dialect = dialect_options(
         sep=sep, decimal=decimal, encoding=encoding, header_row=header_row, dates=dates, sheet=sheet
     )
     with ends_at_once():
@@ -144,7 +144,7 @@ def suggest(
         from ncprior.tables.table_predictions import ModelFile
     with stoppable(), kept_place(out, force, pool), incoming(pool) as place:
         loaded = NCPRegressor.load(model)
-        options = dialect_of(loaded.encoder_, known)
+        options = dialect_of(loaded.encoder_, dialect)
         read_with = say_dialect(place, options)
         picker = Picker(
             count,
@@ -170,14 +170,14 @@ def suggest(
                 pieces = picker.stream(loaded, place, units=units)
                 found = picker.search(loaded, pieces, excluded, advance, part_of=rows_in_all)
             kept = write_part(out, found, search, part)
-            told: ShardSummary = {
+            shard_summary: ShardSummary = {
                 "shard": str(part),
                 "rows": found.pool,
                 "excluded": found.excluded,
                 "kept": kept,
                 "out": str(out),
             }
-            (print_json if as_json else print_shard)(told)
+            (print_json if as_json else print_shard)(shard_summary)
             return
         with table_files.write(out) if out else nullcontext() as append:
             with row_bar(count_rows(place)) as advance:
@@ -211,7 +211,7 @@ def suggest(
 
 
 def check_shard(pool: Path, out: Path | None, id_column: str | None) -> None:
-    """Raise if a shard cannot be searched apart from the others."""
+    """Raise if the options do not suit the search of a single shard."""
     if str(pool) == STANDARD:
         raise UserError("--shard parts files, and standard input is none; give a file or a folder")
     if id_column is None:
@@ -221,7 +221,7 @@ def check_shard(pool: Path, out: Path | None, id_column: str | None) -> None:
 
 
 def check_per(column: str, most: int) -> None:
-    """Raise unless rows of a group may be picked at all."""
+    """Raise unless ``--per`` allows at least one row of each group."""
     if most < 1:
         raise UserError(f"--per {column} {most}: give a whole number from 1 up")
 

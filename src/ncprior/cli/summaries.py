@@ -50,7 +50,7 @@ class FitSummary(TypedDict):
     """Rows that nothing was learned from, for guaranteed intervals."""
     columns: list[ColumnSummary]
     look_at: list[str]
-    """What a person should look at, as sentences."""
+    """Possible mistakes in the table, as sentences."""
     steps: Sequence[int]
     seconds: float
     held_out: Validation | None
@@ -60,7 +60,7 @@ class FitSummary(TypedDict):
 
 
 class GuaranteeSummary(TypedDict):
-    """What guaranteed intervals rest on."""
+    """The rows that guaranteed intervals come from."""
 
     rows: int
     refitted: bool
@@ -105,7 +105,7 @@ _MANY, _SHOWN = 100, 20
 
 
 class ShardSummary(TypedDict):
-    """What ``ncprior suggest --shard`` tells."""
+    """The output of ``ncprior suggest --shard``."""
 
     shard: str
     rows: int
@@ -148,8 +148,8 @@ def print_fit(summary: FitSummary, *, explain: bool = False) -> None:
         rows += f", drawn at random from {every:,}"
     if dropped := summary["rows_without_target"]:
         rows += f" ({dropped:,} more have no value of {' and '.join(summary['targets'])} and were left out)"
-    if apart := summary["rows_set_apart"]:
-        rows += f" ({apart:,} of them set apart for guaranteed intervals)"
+    if set_apart := summary["rows_set_apart"]:
+        rows += f" ({set_apart:,} of them set apart for guaranteed intervals)"
     if pool := summary["unlabelled_rows"]:
         rows += f", {pool:,} unlabelled rows as contrast"
     steps = f"up to {max(summary['steps']):,} training steps, {summary['seconds']:.1f} s"
@@ -175,24 +175,24 @@ def print_predict(summary: PredictSummary, first: pa.Table, *, explain: bool = F
     if "out" not in summary:
         # Only some of the table's own columns, to leave space for the new ones; true values stand beside these.
         true = [name for name in summary["targets"] if name in first.column_names]
-        own = [name for name in first.column_names if name not in (*summary["columns"], *true)]
-        room = max(1, 9 - len(summary["columns"]) - len(true))
-        console.print(rows_table(_as_numbers(first.select([*own[:room], *true, *summary["columns"]]), true)))
+        other_columns = [name for name in first.column_names if name not in (*summary["columns"], *true)]
+        space = max(1, 9 - len(summary["columns"]) - len(true))
+        console.print(rows_table(_as_numbers(first.select([*other_columns[:space], *true, *summary["columns"]]), true)))
     if summary["unlike"] is not None:
         console.print(sentences.unlike_sentence(summary["unlike"], summary["rows"]), style="bold", soft_wrap=True)
     if (guarantee := summary["guaranteed"]) is not None:
-        said = sentences.guarantee_sentence(summary["level"], guarantee["rows"], refitted=guarantee["refitted"])
-        console.print(said, soft_wrap=True)
+        sentence = sentences.guarantee_sentence(summary["level"], guarantee["rows"], refitted=guarantee["refitted"])
+        console.print(sentence, soft_wrap=True)
     promised = _by_target(summary["promised"], summary["targets"]) if summary["promised"] else {}
     for name, scores in summary["scores"].items():
-        said = sentences.kept_promise(scores, summary["level"], promised.get(name))
-        console.print(f"{name}: " * (len(summary["targets"]) > 1) + said, style="bold", soft_wrap=True)
+        sentence = sentences.kept_promise(scores, summary["level"], promised.get(name))
+        console.print(f"{name}: " * (len(summary["targets"]) > 1) + sentence, style="bold", soft_wrap=True)
         console.print(f"{name}: {_in_words(scores, summary['level'])}")
     for name, reason in summary["not_scored"].items():
         console.print(f"{name}: not compared with predictions ({reason})")
     if explain:
-        known = ("familiarity",) if summary["unlike"] is not None else ()
-        _explain(console, "uncertainty", "noise", "interval", "typical error", "coverage", "NLPD", *known)
+        more_terms = ("familiarity",) if summary["unlike"] is not None else ()
+        _explain(console, "uncertainty", "noise", "interval", "typical error", "coverage", "NLPD", *more_terms)
     if stderr:
         console.print(f"{summary['rows']:,} rows")
     elif "out" in summary:
@@ -251,8 +251,8 @@ def _same_decimals(values: Sequence[object]) -> list[str]:
     largest = max(sizes, default=1.0)
     if not 1e-4 <= largest < 1e9:
         return [f"{value:.4g}" if isinstance(value, float) else _short(value) for value in values]
-    whole = all(size == round(size) for size in sizes)
-    decimals = 0 if whole else max(0, 3 - math.floor(math.log10(largest)))
+    are_whole = all(size == round(size) for size in sizes)
+    decimals = 0 if are_whole else max(0, 3 - math.floor(math.log10(largest)))
     return [f"{value:.{decimals}f}" if isinstance(value, float) else _short(value) for value in values]
 
 

@@ -76,8 +76,8 @@ def check_file(table: Path) -> None:
 
 def recorded(options: "DialectOptions") -> dict[str, str | int]:
     """What is known about the dialect of the table, for the configuration of a run."""
-    known = {name: value for name, value in dataclasses.asdict(options).items() if value not in (None, "")}
-    return dict(known)
+    given = {name: value for name, value in dataclasses.asdict(options).items() if value not in (None, "")}
+    return dict(given)
 
 
 def chosen_inputs(
@@ -102,7 +102,7 @@ def estimator_arguments(changes: Sequence[str]) -> "Arguments":
         from ncprior.tables.estimator import NCPRegressor
 
     kinds = {bool: bool, int: int, float: float, tuple: tuple[int, ...], type(None): int | None}
-    known = {
+    types = {
         name: kinds[type(value)]
         for name, value in NCPRegressor().get_params().items()
         if type(value) in kinds and name not in ("random_state", "verbose", "callbacks", "trunk", "settings")
@@ -110,9 +110,9 @@ def estimator_arguments(changes: Sequence[str]) -> "Arguments":
     found = {}
     for change in changes:
         name, given, text = change.partition("=")
-        if not given or name not in known:
-            raise UserError(f"--set {change}: give NAME=VALUE with one of the names {', '.join(known)}")
-        found[name] = parse(text, known[name], name)
+        if not given or name not in types:
+            raise UserError(f"--set {change}: give NAME=VALUE with one of the names {', '.join(types)}")
+        found[name] = parse(text, types[name], name)
     return found
 
 

@@ -91,13 +91,13 @@ def title(name: str) -> str:
 def method_style(name: str) -> Style:
     """How ``NAME`` or ``NAME@VARIANT`` is written and drawn; dotted with another score than the method's own."""
     base, variant = split_name(name)
-    own = STYLES.get(base, Style(base))
+    base_style = STYLES.get(base, Style(base))
     if not variant:
-        return own
+        return base_style
     if variant in ABLATIONS:
         style = ABLATIONS[variant].style
-        return style._replace(title=f"{own.title}, {style.title}")
-    return own._replace(title=f"{own.title}, {style_of(variant, SCORES).title} labels", dash=":")
+        return style._replace(title=f"{base_style.title}, {style.title}")
+    return base_style._replace(title=f"{base_style.title}, {style_of(variant, SCORES).title} labels", dash=":")
 
 
 _BLEND_NOISE = 0.1

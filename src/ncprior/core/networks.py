@@ -176,7 +176,7 @@ def transposed_kernels(weights: PyTree[Array]) -> PyTree[Array]:
         if not isinstance(mlp, MLP):
             return mlp
         kernels = [np.ascontiguousarray(np.swapaxes(layer.kernel, -1, -2)) for layer in mlp.layers]
-        return eqx.tree_at(lambda whole: [layer.kernel for layer in whole.layers], mlp, kernels)
+        return eqx.tree_at(lambda tree: [layer.kernel for layer in tree.layers], mlp, kernels)
 
     return jax.tree.map(transposed, weights, is_leaf=_is_mlp)
 

@@ -52,8 +52,8 @@ class AwayFromData(eqx.Module):
             return jnp.min(jnp.where(others, squares, jnp.inf), axis=1)
 
         others = in_use[None] & ~jnp.eye(len(inputs), dtype=bool)
-        own = nearest(inputs, others)
-        spacing = jnp.nanmedian(jnp.where(in_use & jnp.isfinite(own), own, jnp.nan))
+        spacings = nearest(inputs, others)
+        spacing = jnp.nanmedian(jnp.where(in_use & jnp.isfinite(spacings), spacings, jnp.nan))
         far = nearest(view.noised_inputs - origin, in_use[None])
         count = 1 - jnp.exp(-0.5 * far / (jnp.nan_to_num(spacing) + 1e-6))
         return self.term(view) * jax.lax.stop_gradient(count)

@@ -250,9 +250,9 @@ class Trainer(NamedTuple):
 
         moved = trained(learner.params)
         state = _State(moved, learner.optimizer, jnp.zeros(len(names)), learner.failed, learner.nonfinite_terms)
-        whole = jnp.maximum(steps, 1)
+        epoch_steps = jnp.maximum(steps, 1)
         params, optimizer, sums, failed, nonfinite_terms = jax.lax.fori_loop(
-            first // whole, -(-last // whole), one_epoch, state
+            first // epoch_steps, -(-last // epoch_steps), one_epoch, state
         )
         # A seed whose loss is not finite stays what it was before.
         params, optimizer = jax.tree.map(

@@ -114,16 +114,16 @@ def parsed(text: pa.ChunkedArray, formats: Sequence[str]) -> pa.ChunkedArray:
     Raises:
         pa.ArrowInvalid: If a value has none of them, or there is no such day.
     """
-    whole: pa.ChunkedArray | None = None
+    combined: pa.ChunkedArray | None = None
     for form in formats:
         found = pc.strptime(text, format=form, unit="us", error_is_null=True)
         # 31 February is read as a day of March.
         day = pc.struct_field(pc.extract_regex(text, _pattern(form)), "day").cast(pa.int64())
         found = pc.if_else(pc.equal(pc.day(found), day), found, pa.scalar(None, found.type))
-        whole = found if whole is None else pc.coalesce(whole, found)
-    if whole is None or whole.null_count > text.null_count:
+        combined = found if combined is None else pc.coalesce(combined, found)
+    if combined is None or combined.null_count > text.null_count:
         raise pa.ArrowInvalid(f"not a date {in_words(formats[0])}")
-    return whole
+    return combined
 
 
 def _pattern(form: str) -> str:

@@ -197,5 +197,5 @@ def _unit_of(found: re.Match[str]) -> str | None:
     unit, currency = found["unit"] or "", found["currency"] or found["currency2"] or ""
     if currency and unit:
         return None
-    known = unit in UNITS or unit in CURRENCIES
-    return currency or unit if not unit or known or found["gap"] else None
+    is_unit = unit in UNITS or unit in CURRENCIES
+    return currency or unit if not unit or is_unit or found["gap"] else None

@@ -30,7 +30,7 @@ FLAGS = (("yes", "no"), ("true", "false"), ("y", "n"), ("t", "f"))
 """Words for true and false."""
 
 _MANY = 20_000
-"""Different values of a column, at most, that are looked at."""
+"""Distinct values of a column, at most, that are examined."""
 
 
 @dataclass(frozen=True)
@@ -62,19 +62,19 @@ class Reading:
         return pa.bool_() if self.kind == "flag" else pa.string()
 
     def in_words(self) -> str:
-        """What is special about the cells, for people; nothing if all is plain."""
-        said = []
+        """How the cells are written, in words; empty for plain numbers and text."""
+        notes = []
         if self.unit:
-            said.append(f"in {self.unit}")
+            notes.append(f"in {self.unit}")
         if self.decimal == ",":
-            said.append("decimal commas")
+            notes.append("decimal commas")
         if self.thousands:
-            said.append(f"thousands with {_SIGNS.get(self.thousands, self.thousands)}")
+            notes.append(f"thousands with {_SIGNS.get(self.thousands, self.thousands)}")
         if self.formats:
-            said.append(f"written {cell_dates.in_words(self.formats[0])}")
+            notes.append(f"written {cell_dates.in_words(self.formats[0])}")
         if self.marks:
-            said.append(f"{' '.join(map(repr, self.marks[:4]))} {'is' if len(self.marks) == 1 else 'are'} missing")
-        return ", ".join(said)
+            notes.append(f"{' '.join(map(repr, self.marks[:4]))} {'is' if len(self.marks) == 1 else 'are'} missing")
+        return ", ".join(notes)
 
 
 _SIGNS = {",": "commas", ".": "points", "'": "apostrophes", "’": "apostrophes"}
@@ -102,15 +102,15 @@ def infer(
     values = list(itertools.islice(values, _MANY))
     stripped = [value.strip() for value in values]
     marks = tuple(sorted({value for value in stripped if value and value in _NONE}))
-    there = [value for value in stripped if value not in _NONE]
+    present = [value for value in stripped if value not in _NONE]
     text = Reading("text") if stripped != values else None
-    if not there:
+    if not present:
         return text
-    if _are_flags(there):
+    if _are_flags(present):
         return Reading("flag", marks=marks)
-    if dates := cell_dates.infer(name, there, order):
+    if dates := cell_dates.infer(name, present, order):
         return Reading("date", formats=dates.formats, order=dates.order, marks=marks)
-    numbers = cell_numbers.infer(name, there, decimal, lists=lists)
+    numbers = cell_numbers.infer(name, present, decimal, lists=lists)
     return Reading("number", **numbers._asdict(), marks=marks) if numbers else text
 
 

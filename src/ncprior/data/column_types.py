@@ -60,9 +60,9 @@ def _plain(values: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(type_):
         indices, dictionary = values.indices, _plain(values.dictionary)
         if dictionary.null_count and not pa.types.is_nested(dictionary.type):
-            there = dictionary.is_valid().to_numpy(zero_copy_only=False)
-            positions = pa.array(np.cumsum(there) - 1, type_.index_type, mask=~there)
-            indices, dictionary = positions.take(indices), dictionary.filter(there)
+            valid = dictionary.is_valid().to_numpy(zero_copy_only=False)
+            positions = pa.array(np.cumsum(valid) - 1, type_.index_type, mask=~valid)
+            indices, dictionary = positions.take(indices), dictionary.filter(valid)
         return pa.DictionaryArray.from_arrays(indices, dictionary, ordered=type_.ordered)
     if isinstance(type_, pa.BaseExtensionType):
         values = _plain(values.storage)

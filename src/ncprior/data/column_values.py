@@ -206,7 +206,7 @@ def _require(name: str, column: pa.ChunkedArray, kinds: Sequence[str], trained: 
 
 
 def as_written(name: str, text: pa.ChunkedArray, kind: str) -> pa.ChunkedArray | None:
-    """Text read as people mean it, such as 379.4 K; None if it is not of this kind. A bound is what it says."""
+    """Text such as 379.4 K as numbers, dates or flags; None if it is not of this kind. A bound becomes its number."""
     reading = cells.infer(name, text.drop_null().unique().to_pylist())
     if reading is None or reading.kind != kind:
         return None

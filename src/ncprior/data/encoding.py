@@ -147,11 +147,11 @@ class Encoder:
         Categories and missing values that these rows do not have keep their columns, which stay 0. Other rows that have
         them are flagged as unexpected.
         """
-        some, columns, unseen, start = table.take(pa.array(rows)), [], [], 0
+        sample, columns, unseen, start = table.take(pa.array(rows)), [], [], 0
         for column in self.columns:
             width = column.width
             if width:
-                column, lacking = _refit(column, some[column.name], width)
+                column, lacking = _refit(column, sample[column.name], width)
                 unseen += [start + position for position in lacking]
             columns.append(column)
             start += width
@@ -191,7 +191,7 @@ class Encoder:
 
     @cached_property
     def _numbers(self) -> NumberColumns:
-        """Those of them that are plain numbers."""
+        """The encoded columns that are plain numbers."""
         found = [one for one in self._encoded_columns if one.number is not None]
         value_at = [one.start if one.column.parts else -1 for one in found]
         missing_at = [one.start + one.column.width - 1 if one.column.missing else -1 for one in found]
@@ -298,12 +298,12 @@ def _fit(field: pa.Field, values: pa.ChunkedArray, most_categories: int) -> Colu
     count = int(missing.sum())
     if count == len(missing):
         return Column(name, "left out", "left out: no values")
-    there = {part: of[~missing] for part, of in measured.items()}
-    parts = tuple(part for part, of in there.items() if of.min() < of.max())
+    present = {part: of[~missing] for part, of in measured.items()}
+    parts = tuple(part for part, of in present.items() if of.min() < of.max())
     bounds = column_values.bounds_in(values)
     if not parts and not count and len(set(bounds)) < 2:
         return Column(name, "left out", "left out: constant")
-    centre, scale = (0.0, 1.0) if kind == "flag" else _centre_and_scale(next(iter(there.values())))
+    centre, scale = (0.0, 1.0) if kind == "flag" else _centre_and_scale(next(iter(present.values())))
     treatment = {
         "number": f"number, median {centre:.4g}" if parts else f"number, always {centre:.4g}",
         "flag": "true or false" if parts else "true or false, always the same",
@@ -342,11 +342,11 @@ def _fit_category(name: str, text: pa.ChunkedArray, most_categories: int) -> Col
         all_differ = "every value is different text" if len(found) == len(present) else "most values are different text"
         return Column(name, "left out", f"left out: {all_differ}")
     ranked = tuple(value for _, value in sorted(found))  # the most frequent first, equally frequent ones by text
-    own = len(ranked) if len(ranked) <= most_categories else most_categories - 1
+    num_own = len(ranked) if len(ranked) <= most_categories else most_categories - 1
     treatment = f"category with {len(ranked)} value{'s' if len(ranked) > 1 else ''}"
-    treatment += f", of which the rarest {len(ranked) - own} count as one" if own < len(ranked) else ""
+    treatment += f", of which the rarest {len(ranked) - num_own} count as one" if num_own < len(ranked) else ""
     treatment += _share(count, len(text), "missing")
-    return Column(name, "category", treatment, values=ranked[:own], others=ranked[own:], missing=count > 0)
+    return Column(name, "category", treatment, values=ranked[:num_own], others=ranked[num_own:], missing=count > 0)
 
 
 def _refit(column: Column, values: pa.ChunkedArray, width: int) -> tuple[Column, list[int]]:
@@ -366,13 +366,13 @@ def _refit(column: Column, values: pa.ChunkedArray, width: int) -> tuple[Column,
     flags += [width - 1 - column.missing] if column.bounds and not column_values.bounds_in(values).any() else []
     if missing.all():
         return dataclasses.replace(column, centre=0.0, scale=1.0), [*range(width - 1), *flags]
-    there = next(iter(measured.values()))[~missing]
-    centre, scale = (0.0, 1.0) if column.kind == "flag" else _centre_and_scale(there)
+    numbers = next(iter(measured.values()))[~missing]
+    centre, scale = (0.0, 1.0) if column.kind == "flag" else _centre_and_scale(numbers)
     return dataclasses.replace(column, centre=centre, scale=scale), flags
 
 
 def _share(count: int, rows: int, what: str) -> str:
-    """How many are missing or bounds, as text for a treatment."""
+    """The share of missing values or bounds, as text for a treatment."""
     if not count:
         return ""
     return f", {100 * count / rows:.0f}% {what}" if 200 * count >= rows else f", under 1% {what}"

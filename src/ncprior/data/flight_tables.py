@@ -112,8 +112,8 @@ def read_dataexpo(paths: Sequence[str | Path], planes: str | Path | None) -> Fli
                 raise UserError(f"{files[name]} and {file} look like the same flights; give only one of them")
             files[name] = file
     first = Path(paths[0])
-    beside = (first if first.is_dir() else first.parent) / "plane-data.csv"
-    return _flights(list(files.values()), _DATAEXPO, beside if planes is None else Path(planes))
+    planes_file = (first if first.is_dir() else first.parent) / "plane-data.csv"
+    return _flights(list(files.values()), _DATAEXPO, planes_file if planes is None else Path(planes))
 
 
 def _stem(file: Path) -> str:
@@ -169,18 +169,18 @@ def _read(
     Text stays bytes because some years have tail numbers that are not UTF-8. With `cut_short`, rows with too
     few fields are skipped: where plane-data.csv knows nothing of a plane, its row is the tail number alone.
     """
-    types = {theirs: pa.binary() if ours in _TEXT else pa.float32() for ours, theirs in columns.items()}
+    types = {source_name: pa.binary() if name in _TEXT else pa.float32() for name, source_name in columns.items()}
     parquet = file.suffix.lower() == ".parquet"
     try:
         for arrays in _parquet(file, types) if parquet else _csv(file, types, cut_short):
             block: dict[str, np.ndarray | pa.Array] = {}
-            for ours, theirs in columns.items():
-                column = arrays[theirs]
-                if ours not in _TEXT:
+            for name, source_name in columns.items():
+                column = arrays[source_name]
+                if name not in _TEXT:
                     column = column.to_numpy(zero_copy_only=False)
                     if (beyond := column[np.abs(column) >= _LIMIT]).size:
-                        raise UserError(f"{file}: column {theirs} has {beyond[0]:g}; mend or drop that row")
-                block[ours] = column
+                        raise UserError(f"{file}: column {source_name} has {beyond[0]:g}; mend or drop that row")
+                block[name] = column
             yield block
     except (pa.ArrowException, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         kind = "Parquet" if parquet else "CSV"

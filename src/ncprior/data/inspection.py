@@ -1,4 +1,4 @@
-"""What a person should look at in a table before trusting a model of it, each as one sentence.
+"""Possible mistakes in a table that a person should check before trusting a model of it, as sentences.
 
 Nothing here changes the table, but for columns without a name that only count rows: these are left out.
 """
@@ -50,21 +50,21 @@ def look_at(table: pa.Table, targets: dict[str, np.ndarray], encoder: Encoder) -
         encoder: How the inputs were encoded.
     """
     step = max(1, min(table.num_rows // _FEW_ROWS, table.num_rows * table.num_columns // _MOST_VALUES))
-    some = table.take(np.arange(0, table.num_rows, step)) if step > 1 else table
+    sample = table.take(np.arange(0, table.num_rows, step)) if step > 1 else table
     used = [column for column in encoder.columns if column.kind != "left out"]
-    said = [line for name, values in targets.items() for line in _giveaways(some, used, name, values[::step])]
-    said += [line for column in encoder.columns if column.kind == "left out" for line in _left_out(column, some)]
-    said += [line for column in used if column.kind == "category" for line in _numbers_as_text(column, some)]
-    said += [line for column in used for line in _counter(column, some[column.name])]
-    said += [line for column in used if column.kind == "number" for line in _sentinel(column, some[column.name])]
-    said += [line for name, values in targets.items() for line in _target(name, values)]
-    said += _equal_columns(some, used)
-    said += _copies(some, targets, step)
+    findings = [line for name, values in targets.items() for line in _giveaways(sample, used, name, values[::step])]
+    findings += [line for column in encoder.columns if column.kind == "left out" for line in _left_out(column, sample)]
+    findings += [line for column in used if column.kind == "category" for line in _numbers_as_text(column, sample)]
+    findings += [line for column in used for line in _counter(column, sample[column.name])]
+    findings += [line for column in used if column.kind == "number" for line in _sentinel(column, sample[column.name])]
+    findings += [line for name, values in targets.items() for line in _target(name, values)]
+    findings += _equal_columns(sample, used)
+    findings += _copies(sample, targets, step)
     if constant := [column.name for column in encoder.columns if column.treatment == "left out: constant"]:
-        said.append(f"{_names(constant)}: the same in every row, so nothing can be learned from {_it(constant)}")
+        findings.append(f"{_names(constant)}: the same in every row, so nothing can be learned from {_it(constant)}")
     if table.num_rows < _FEW_ROWS:
-        said.append(f"{table.num_rows} rows are few: how good the model is, is hardly known")
-    return said
+        findings.append(f"{table.num_rows} rows are few: how good the model is, is hardly known")
+    return findings
 
 
 def _giveaways(table: pa.Table, used: Sequence[Column], target: str, values: np.ndarray) -> Iterator[str]:
@@ -77,10 +77,10 @@ def _giveaways(table: pa.Table, used: Sequence[Column], target: str, values: np.
             share = _explained(column_values.text(column.name, table[column.name]), values)
         elif column.kind == "number":
             numbers, missing = column_values.numbers(column.name, table[column.name], 1)
-            there = ~missing
-            if there.sum() < 20 or numbers[there].min() == numbers[there].max():
+            present = ~missing
+            if present.sum() < 20 or numbers[present].min() == numbers[present].max():
                 continue
-            share = abs(float(np.corrcoef(_ranks(numbers[there]), ranks[there])[0, 1]))
+            share = abs(float(np.corrcoef(_ranks(numbers[present]), ranks[present])[0, 1]))
         else:
             continue
         if share >= _ONE_TO_ONE:
@@ -108,7 +108,7 @@ def _left_out(column: Column, table: pa.Table) -> Iterator[str]:
 
 
 def _unlike(text: Sequence[str]) -> list[str]:
-    """A value, and the first one that is not read in the way in which it is, if there is such a one."""
+    """A value, and the first other value that is read in a different way, if there is one."""
 
     def alike(value: str) -> bool:
         try:
@@ -133,13 +133,12 @@ def _numbers_as_text(column: Column, table: pa.Table) -> Iterator[str]:
         reading = cells.infer(column.name, text)
     except UserError:  # it can be read in two ways
         return
-    there = [value for value in text if reading and value not in reading.marks]
-    if reading is None or len(there) <= column_values.FEW or all(map(_WHOLE.fullmatch, there)):
+    present = [value for value in text if reading and value not in reading.marks]
+    if reading is None or len(present) <= column_values.FEW or all(map(_WHOLE.fullmatch, present)):
         return
     if reading.kind in ("number", "date"):
-        what = (
-            f"{column.name!r} is text, and so a category, though it reads as {reading.kind}s, such as {there[0]!r:.40}"
-        )
+        what = f"{column.name!r} is text, and so a category, though it reads as {reading.kind}s"
+        what += f", such as {present[0]!r:.40}"
         yield f"{what}; convert it if that is what it is"
 
 
@@ -173,11 +172,11 @@ def _counter(column: Column, values: pa.ChunkedArray) -> Iterator[str]:
 def _sentinel(column: Column, values: pa.ChunkedArray) -> Iterator[str]:
     """A number such as -999 that stands for a missing value."""
     numbers, missing = column_values.numbers(column.name, values, 1)
-    there = numbers[~missing]
-    for end in (there.min(), there.max()):
-        rest = there[there != end]
+    present = numbers[~missing]
+    for end in (present.min(), present.max()):
+        rest = present[present != end]
         if end in _SENTINELS and len(rest) and np.abs(rest - end).min() > np.ptp(rest):
-            count = len(there) - len(rest)
+            count = len(present) - len(rest)
             rows = f"{count:,} rows" if count > 1 else "one row"
             far = f"{column.name!r} is {end:g} in {rows}, far from all its other values"
             yield f"{far}; if that means missing, leave it empty"
@@ -209,12 +208,12 @@ def _copies(table: pa.Table, targets: dict[str, np.ndarray], step: int) -> Itera
     """Rows that occur more than once, target and all."""
     if step > 1 or any(pa.types.is_nested(column.type) for column in table.columns):
         return
-    whole = table
+    joined = table
     for i, values in enumerate(targets.values()):
-        whole = whole.append_column(f"target {i}", pa.array(values))
-    whole = whole.rename_columns([f"{i}" for i in range(whole.num_columns)])
+        joined = joined.append_column(f"target {i}", pa.array(values))
+    joined = joined.rename_columns([f"{i}" for i in range(joined.num_columns)])
     try:
-        copies = table.num_rows - whole.group_by(whole.column_names).aggregate([]).num_rows
+        copies = table.num_rows - joined.group_by(joined.column_names).aggregate([]).num_rows
     except pa.ArrowException:  # a type that Arrow does not group by
         return
     if copies:

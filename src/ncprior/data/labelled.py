@@ -33,7 +33,7 @@ class Labelled(NamedTuple):
 
     inputs: pa.Table
     targets: np.ndarray
-    beside: pa.Table  # columns that are not inputs but say how to split, such as a date
+    extra: pa.Table  # columns that are not inputs but say how to split, such as a date
     dropped: int  # rows that were left out, as their target is missing
     left_out: tuple[str, ...] = ()  # columns without a name that only count the rows
 
@@ -47,7 +47,7 @@ def load(
     target: str,
     inputs: Sequence[str] | None = None,
     *,
-    beside: Sequence[str] = (),
+    extra: Sequence[str] = (),
     rows: int | None = None,
     options: DialectOptions = PLAIN,
 ) -> Labelled:
@@ -57,38 +57,38 @@ def load(
         path: A file or a folder of files that `ncprior.data.table_files` reads.
         target: The column to predict, of numbers.
         inputs: The columns to predict it from; without it, all others.
-        beside: Columns that are wanted for other purposes, inputs or not.
+        extra: Columns that are wanted for other purposes, inputs or not.
         rows: The most rows to keep, drawn at random but always the same ones, in their order; all without it.
         options: What is known about the dialect of text files.
     """
     if inputs is not None and target in inputs:
         raise UserError(f"column {target!r} is the target and cannot be an input as well; take it out of the inputs")
-    columns = None if inputs is None else list(dict.fromkeys([*inputs, *beside, target]))
+    columns = None if inputs is None else list(dict.fromkeys([*inputs, *extra, target]))
     table = table_files.read(path, columns, options=options)
     # Wanted columns that are not there get the same message, with the names that come close, as they do in a file.
     there_are = set(table.column_names)
-    for name in (target, *beside):
+    for name in (target, *extra):
         if name not in there_are:
             table_files.read(path, [name], options=options)
     truth, labelled = read_targets(table, [target])
     check_inputs(table)  # here, where rows still have the numbers that they have in the file
-    values, there = truth[:, 0], np.flatnonzero(labelled)
-    if len(there) < FEWEST:
-        raise UserError(f"{path}: {len(there)} rows have a value of {target!r}; at least {FEWEST} are needed")
-    if values[there].min() == values[there].max():
+    values, present = truth[:, 0], np.flatnonzero(labelled)
+    if len(present) < FEWEST:
+        raise UserError(f"{path}: {len(present)} rows have a value of {target!r}; at least {FEWEST} are needed")
+    if values[present].min() == values[present].max():
         raise UserError(f"{path}: every value of {target!r} is the same; there is nothing to predict")
-    dropped = len(values) - len(there)
-    if rows is not None and rows < len(there):
+    dropped = len(values) - len(present)
+    if rows is not None and rows < len(present):
         if rows < FEWEST:
             raise UserError(f"at most {rows} rows are to be used; at least {FEWEST} are needed")
-        there = np.sort(np.random.default_rng(0).choice(there, rows, replace=False))
-    kept = table.take(pa.array(there)) if len(there) < len(values) else table
+        present = np.sort(np.random.default_rng(0).choice(present, rows, replace=False))
+    kept = table.take(pa.array(present)) if len(present) < len(values) else table
     counters = tuple(row_counters(table)) if inputs is None else ()
     names = [name for name in table.column_names if name != target and name not in counters]
     names = names if inputs is None else list(inputs)
     if not names:
         raise UserError(f"{path}: no column but the target {target!r}; inputs are needed to predict it from")
-    return Labelled(kept.select(names), values[there], kept.select(list(beside)), dropped, counters)
+    return Labelled(kept.select(names), values[present], kept.select(list(extra)), dropped, counters)
 
 
 def draw_labelled(
@@ -131,12 +131,12 @@ def draw_labelled(
 
 def _with_values(targets: Sequence[str], table: pa.Table) -> np.ndarray:
     """Which rows have a value of every target. In text, what stands for a missing value counts as one."""
-    there = np.ones(table.num_rows, bool)
+    present = np.ones(table.num_rows, bool)
     for name in targets:
         values = table[name]
         is_missing = values.is_null(nan_is_null=pa.types.is_floating(values.type))
-        there &= ~is_missing.to_numpy().astype(bool)
-    return there
+        present &= ~is_missing.to_numpy().astype(bool)
+    return present
 
 
 def read_targets(table: pa.Table, targets: Sequence[str], first_row: RowNumbers = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -172,10 +172,10 @@ def read_targets(table: pa.Table, targets: Sequence[str], first_row: RowNumbers 
         if np.isnan(columns[-1]).all():
             raise UserError(f"the target {name!r} has no value in any row; give rows that have one to learn from")
     truth = np.stack(columns, axis=1)
-    there = ~np.isnan(truth).any(axis=1)
-    if not there.any():
+    present = ~np.isnan(truth).any(axis=1)
+    if not present.any():
         raise UserError(f"no row has a value of every target, {', '.join(map(repr, targets))}; train them one by one")
-    return truth, there
+    return truth, present
 
 
 def check_inputs(table: pa.Table, first_row: RowNumbers = 1) -> None:
@@ -199,14 +199,14 @@ def fingerprint(path: str | Path) -> str:
 
     A missing file has one too; `load` has the better message for it.
     """
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     path = Path(path)
     try:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file():
                 with file.open("rb") as opened:
-                    whole.update(hashlib.file_digest(opened, "sha256").digest())
+                    digest.update(hashlib.file_digest(opened, "sha256").digest())
     except OSError as error:
         reason = error.strerror or error
         raise UserError(f"{path}: cannot be read ({reason}); check its name and your permissions") from error
-    return whole.hexdigest()[:16]
+    return digest.hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Columns of plain numbers, encoded all together: NumPy takes as long to begin with one as to encode a row of them."""
+"""Columns of plain numbers, encoded together: a call of NumPy for each column would take longer than the encoding."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -37,8 +37,8 @@ class NumberColumns(NamedTuple):
 
     def of(self, chosen: Sequence[int]) -> "NumberColumns":
         """Some of the columns."""
-        some = np.asarray(chosen)
-        return NumberColumns(tuple(self.names[i] for i in chosen), *(part[some] for part in self[1:]))
+        chosen_rows = np.asarray(chosen)
+        return NumberColumns(tuple(self.names[i] for i in chosen), *(part[chosen_rows] for part in self[1:]))
 
     def encode(self, numbers: np.ndarray, matrix: np.ndarray, first_row: RowNumbers = 1) -> None:
         """Fill the matrix columns of these columns, and flag rows that lack what training always had in the last one.

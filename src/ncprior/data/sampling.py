@@ -17,7 +17,7 @@ class NumberedRows(NamedTuple):
     numbers: np.ndarray
 
     def where(self, chosen: np.ndarray) -> "NumberedRows":
-        """Those for which ``chosen`` is true."""
+        """The rows for which ``chosen`` is true."""
         # Unlike `take`, `filter` neither joins chunks, which may be too large, nor their dictionaries.
         return NumberedRows(self.table.filter(pa.array(chosen)), self.numbers[chosen])
 

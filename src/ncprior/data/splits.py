@@ -94,8 +94,8 @@ def _varying(inputs: pa.Table) -> list[tuple[str, np.ndarray]]:
     for name in inputs.column_names:
         if column_values.kind_of(name, inputs[name].type) == "number":
             values, missing = column_values.numbers(name, inputs[name], 1)
-            there = values[~missing]
-            if len(there) and there.min() < there.max():
+            shown = values[~missing]
+            if len(shown) and shown.min() < shown.max():
                 found.append((name, np.where(missing, np.nan, values)))
     return found
 
@@ -107,8 +107,8 @@ def _upper(values: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):  # comparisons with NaN are false, which is what is wanted
         choices = [values >= boundary, values > boundary]
     # One of the two has rows on both sides, since there are two different values.
-    whole = [upper for upper in choices if 0 < upper.sum() < len(present)]
-    return min(whole, key=lambda upper: abs(int(upper.sum()) - TAIL * len(present)))
+    uppers = [upper for upper in choices if 0 < upper.sum() < len(present)]
+    return min(uppers, key=lambda upper: abs(int(upper.sum()) - TAIL * len(present)))
 
 
 def _others(test: np.ndarray, rows: int) -> np.ndarray:

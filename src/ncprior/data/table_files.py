@@ -277,8 +277,8 @@ def _wanted(
         check_names(f"{part.file}", found.names, names)
     chosen = [pa.schema([found.field(name) for name in names], found.metadata) for found in schemas]
     merged = _merged(path, chosen, inferred=format_of(parts[0].file) in INFERRED)
-    whole = {key: _folder_type(part.folders[key] for part in parts) for key in parts[0].folders if key in names}
-    for key, kind in whole.items():
+    folder_types = {key: _folder_type(part.folders[key] for part in parts) for key in parts[0].folders if key in names}
+    for key, kind in folder_types.items():
         merged = merged.set(names.index(key), pa.field(key, kind))
     return merged
 
@@ -306,15 +306,15 @@ def _schema(
             found = typed.schema(sheet.rows, columns, types, options, units=sheet.units, strict=strict)
         else:
             found = csv_tables.schema(file, columns, types, options, strict=strict)
-    own = [pa.field(field.name, plain_type(field.type), metadata=field.metadata) for field in found]
+    plain_fields = [pa.field(field.name, plain_type(field.type), metadata=field.metadata) for field in found]
     folders = [pa.field(key, pa.string()) for key in part.folders if key not in found.names]
-    return pa.schema([*own, *folders], metadata=found.metadata if form in INFERRED else None)
+    return pa.schema([*plain_fields, *folders], metadata=found.metadata if form in INFERRED else None)
 
 
 def _folder_type(values: Iterable[str | None]) -> pa.DataType:
     """The type of a column that the names of folders stand for."""
-    there = [value for value in values if value is not None]
-    return pa.int64() if all(re.fullmatch(r"-?\d{1,18}", value) for value in there) else pa.string()
+    present = [value for value in values if value is not None]
+    return pa.int64() if all(re.fullmatch(r"-?\d{1,18}", value) for value in present) else pa.string()
 
 
 def _merged(path: Path, schemas: Sequence[pa.Schema], *, inferred: bool) -> pa.Schema:
@@ -333,24 +333,24 @@ def _blocks(
     """The wanted columns of one file, or of row groups of it, block by block, in the wanted types."""
     file, form = part.file, format_of(part.file)
     added = {name: value for name, value in part.folders.items() if name in schema.names}
-    own = pa.schema([field for field in schema if field.name not in added], metadata=schema.metadata)
+    file_schema = pa.schema([field for field in schema if field.name not in added], metadata=schema.metadata)
     with ExitStack() as opened, explained_reading(file, options):
         if form == "Parquet":
             parquet = opened.enter_context(pq.ParquetFile(file))
-            batches = parquet.iter_batches(min(rows, 1 << 18), row_groups=groups, columns=own.names)
+            batches = parquet.iter_batches(min(rows, 1 << 18), row_groups=groups, columns=file_schema.names)
         elif form == "Arrow":
-            batches = opened.enter_context(arrow_files.opened(file, own.names)).batches
+            batches = opened.enter_context(arrow_files.opened(file, file_schema.names)).batches
         elif form == "JSON lines":
-            batches = opened.enter_context(json_lines.opened(file, own, options))
+            batches = opened.enter_context(json_lines.opened(file, file_schema, options))
         elif form == "Excel":
             sheet = excel.read(file, options)
-            batches = typed.converted(file, [sheet.rows], own, typed.inferred(sheet.rows, options, sheet.units))
+            batches = typed.converted(file, [sheet.rows], file_schema, typed.inferred(sheet.rows, options, sheet.units))
         else:
-            batches = opened.enter_context(csv_tables.opened(file, own.names, own, options))
+            batches = opened.enter_context(csv_tables.opened(file, file_schema.names, file_schema, options))
         for batch in batches:
             if form in ("Parquet", "Arrow"):
                 arrow_files.check(file, batch)
-            table = plain(pa.Table.from_batches([batch]).select(own.names)).cast(own)
+            table = plain(pa.Table.from_batches([batch]).select(file_schema.names)).cast(file_schema)
             for name, value in added.items():
                 kind = schema.field(name).type
                 constant = pa.repeat(pa.scalar(value, pa.string()).cast(kind), table.num_rows)
@@ -363,8 +363,8 @@ def in_pieces(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
     waiting: pa.Table | None = None
     for table in tables:
         waiting = table if waiting is None else pa.concat_tables([waiting, table])
-        whole = waiting.num_rows - waiting.num_rows % rows
-        yield from (waiting.slice(start, rows) for start in range(0, whole, rows))
-        waiting = waiting.slice(whole)
+        ready = waiting.num_rows - waiting.num_rows % rows
+        yield from (waiting.slice(start, rows) for start in range(0, ready, rows))
+        waiting = waiting.slice(ready)
     if waiting is not None and waiting.num_rows:
         yield waiting

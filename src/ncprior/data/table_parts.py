@@ -72,8 +72,8 @@ def _inside(path: Path, folders: dict[str, str | None]) -> Iterator[Part]:
 def _is_table(file: Path) -> bool:
     """Whether a file in a folder is a part of its table: a .txt beside others may be a note."""
     form = format_of(file)
-    beside = (format_of(one) for one in file.parent.iterdir() if one.name[0] not in "._")
-    return form is not None and (form != "text" or not any(one not in (None, "text") for one in beside))
+    siblings = (format_of(one) for one in file.parent.iterdir() if one.name[0] not in "._")
+    return form is not None and (form != "text" or not any(one not in (None, "text") for one in siblings))
 
 
 def format_of(file: Path) -> str | None:

@@ -13,7 +13,7 @@ from ncprior.errors import UserError
 from ncprior.files import take_lock
 
 PASSED_ON = ("JAX_", "XLA_", "NCPRIOR_")
-"""How the names of environment variables begin that workers take over from the process that sends tasks."""
+"""Prefixes of the environment variables that workers take over from the process that sends tasks."""
 
 _core: list[int] = []
 """The locks of the cores that this process has taken, as open files."""

@@ -126,12 +126,12 @@ def fit_forest(inputs: np.ndarray, targets: np.ndarray, seed: int) -> Fitted:
             total[unseen] += guess
             squares[unseen] += guess**2
     # A row needs two trees that were not trained on it for a variance among them.
-    known = count >= 2
-    if not known.any():
+    repeated = count >= 2
+    if not repeated.any():
         return fit_mean(inputs, targets, seed)
-    mean = total[known] / count[known]
-    spread = np.maximum(squares[known] / count[known] - mean**2, 0)
-    errors = (targets[known] - centre - mean) ** 2
+    mean = total[repeated] / count[repeated]
+    spread = np.maximum(squares[repeated] / count[repeated] - mean**2, 0)
+    errors = (targets[repeated] - centre - mean) ** 2
     columns = np.stack([np.full(len(errors), errors.mean()), spread], axis=1)
     constant, slope = LinearRegression(positive=True, fit_intercept=False).fit(columns, errors).coef_
     # At least 1%: with ``a`` of 0, rows on which all trees agree would have no variance.

@@ -56,17 +56,17 @@ def by_familiarity(test: UnseenRows, like: UnseenRows | None) -> list[Group]:
     place = np.clip(np.searchsorted(EDGES, rows.familiarity, side="right") - 1, 0, len(EDGES) - 2)
     groups: list[Group] = []
     for i, (low, high) in enumerate(RANGES):
-        if not (here := place == i).any():
+        if not (in_bin := place == i).any():
             continue
         groups.append(
             {
                 "low": low,
                 "high": high,
-                "test": int((here & is_test).sum()),
-                "like": int((here & ~is_test).sum()),
-                "coverage": float(rows.covered[here].mean()),
-                "width": float(rows.half_width[here].mean()),
-                "need": float(np.quantile(np.abs(rows.error[here]), 0.9)),
+                "test": int((in_bin & is_test).sum()),
+                "like": int((in_bin & ~is_test).sum()),
+                "coverage": float(rows.covered[in_bin].mean()),
+                "width": float(rows.half_width[in_bin].mean()),
+                "need": float(np.quantile(np.abs(rows.error[in_bin]), 0.9)),
             }
         )
     return groups

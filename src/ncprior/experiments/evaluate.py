@@ -103,7 +103,7 @@ def make_splits(config: Config, data: Labelled) -> list[Split]:
     """
     kind, _, column = config.split.partition(":")
     if kind == "time":
-        return [time_split(column, data.beside[column])]
+        return [time_split(column, data.extra[column])]
     most = config.splits or MOST_SPLITS[kind]
     if kind == "random":
         return random_splits(len(data.targets), most)
@@ -170,8 +170,8 @@ def score_rows(
     test = predicted(inputs)
     found: JsonObject = {**scores(test, targets)}
     inside, inside_inputs, inside_targets = test, inputs, targets
-    apart = len(like) > 0 and like is not split.test
-    if apart:
+    unlike = len(like) > 0 and like is not split.test
+    if unlike:
         inside_inputs, inside_targets = data.take(like)
         inside = predicted(inside_inputs)
         found["inside"] = scores(inside, inside_targets)
@@ -179,7 +179,7 @@ def score_rows(
         return found
     error = targets - test.shift - test.scale * np.asarray(test.prediction.mean, np.float64)[:, 0]
     found |= {"unsure_by": test.doubt.name, "rank_doubt": rank_correlation(np.abs(error), test.doubt.values)}
-    if apart:
+    if unlike:
         found["detection"] = detection(test.doubt, inside.doubt)
     if not len(like):
         return found
@@ -187,7 +187,7 @@ def score_rows(
         moved = shift(inside_inputs, data.inputs.take(pa.array(split.train)))
         if moved is not None and (doubt := predicted(moved).doubt):
             found[name] = detection(doubt, inside.doubt)
-    groups = _unseen(inside, inside_targets, inside) if apart else None
+    groups = _unseen(inside, inside_targets, inside) if unlike else None
     return found | {"groups": by_familiarity(_unseen(test, targets, inside), groups)}
 
 
@@ -211,9 +211,9 @@ def load(config: Config) -> tuple[Labelled, list[Split]]:
         UserError: If the table cannot be read, or does not suit the configuration.
     """
     kind, _, column = config.split.partition(":")
-    beside = (column,) if kind == "time" else ()
+    extra = (column,) if kind == "time" else ()
     options = DialectOptions(**config.dialect)  # type: ignore[arg-type]
-    data = labelled.load(config.table, config.target, config.inputs, beside=beside, rows=config.rows, options=options)
+    data = labelled.load(config.table, config.target, config.inputs, extra=extra, rows=config.rows, options=options)
     return data, make_splits(config, data)
 
 

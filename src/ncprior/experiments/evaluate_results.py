@@ -47,9 +47,9 @@ class Run(TypedDict):
     risk: NotRequired[list[float]]
     """The risk-coverage curve, at each of `ncprior.experiments.risk_coverage.SHARES`."""
     unsure_by: NotRequired[str]
-    """What says how unsure the method is of a row; absent if nothing does."""
+    """The name of the method's measure of doubt; absent if it has none."""
     rank_doubt: NotRequired[float]
-    """The rank correlation of that and the absolute error."""
+    """Rank correlation of the doubt and the absolute error."""
     detection: NotRequired[float]
     """How well it separates test rows from held-out training rows."""
     shuffled: NotRequired[float]

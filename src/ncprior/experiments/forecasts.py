@@ -1,4 +1,4 @@
-"""What methods that are no networks say about rows: a mean, its spread, and how unsure they are."""
+"""Predictions of methods that are not networks: mean, spread and doubt."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,7 +21,7 @@ _NORMAL_90 = 1.6448536
 
 
 class Doubt(NamedTuple):
-    """How unsure a method is of each row ``[rows]``, in a unit of its own, and what that is called."""
+    """A method's measure of doubt about each row ``[rows]``, in a unit of its own, and its name."""
 
     name: str
     values: np.ndarray

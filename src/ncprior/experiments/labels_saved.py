@@ -83,12 +83,12 @@ def labels_saved(labels: np.ndarray, curve: np.ndarray, control: np.ndarray) -> 
 def reach(labels: np.ndarray, curve: np.ndarray, levels: np.ndarray) -> np.ndarray:
     """The numbers of labels at which a falling curve first is at most each level; infinite if it never is."""
     after = np.searchsorted(-curve, -levels)
-    before, there = np.maximum(after - 1, 0), np.minimum(after, len(curve) - 1)
-    fall = curve[before] - curve[there]
+    before, following = np.maximum(after - 1, 0), np.minimum(after, len(curve) - 1)
+    fall = curve[before] - curve[following]
     # From a value that is not finite, and before the first, there is nothing to interpolate.
     between = (after > 0) & np.isfinite(fall) & (fall > 0)
     part = np.divide(curve[before] - levels, fall, out=np.ones(len(levels)), where=between)
-    found = labels[before] + part * (labels[there] - labels[before])
+    found = labels[before] + part * (labels[following] - labels[before])
     return np.where(after < len(curve), found, np.inf)
 
 
@@ -101,7 +101,7 @@ def bootstrap_saving(labels: np.ndarray, rule: np.ndarray, control: np.ndarray) 
         control: The metric of the control ``[seeds, rounds]``.
     """
     seeds = len(rule)
-    whole = labels_saved(labels, rule.mean(0), control.mean(0))
+    estimate = labels_saved(labels, rule.mean(0), control.mean(0))
     low = high = float("nan")
     if seeds > 1:
         rng = np.random.default_rng(0)
@@ -111,4 +111,4 @@ def bootstrap_saving(labels: np.ndarray, rule: np.ndarray, control: np.ndarray) 
         if len(finite := found[~np.isnan(found).any(1)]):
             saved, cautious, _ = finite.T
             low, high = float(np.quantile(cautious, 0.05)), float(np.quantile(saved, 0.95))
-    return Saving(whole.saved, low, high, whole.reached)
+    return Saving(estimate.saved, low, high, estimate.reached)

@@ -1,4 +1,4 @@
-"""The mean of the nearest training rows, whose distance says how unlike them a row is."""
+"""Nearest neighbours: their mean is the prediction, and their distance the doubt."""
 
 import numpy as np
 from sklearn.linear_model import LinearRegression

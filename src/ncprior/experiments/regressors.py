@@ -129,7 +129,7 @@ def fit_regressor(path: str, inputs: np.ndarray, targets: np.ndarray, seed: int)
 
 
 def _guarded(path: str, run: Callable[[], Result], rows: int) -> Result:
-    """Run code of someone else, whose mistakes are told in one line."""
+    """Run code of another package; an error becomes a `UserError` of one line."""
     try:
         with threadpool_limits(None if rows >= _MANY else 1, "openmp"):
             return run()

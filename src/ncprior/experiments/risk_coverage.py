@@ -1,4 +1,4 @@
-"""What refusing uncertain rows is worth: the error of the rows that are kept, and how it follows the uncertainty."""
+"""Risk-coverage curves: the error of the rows that are kept if the most uncertain are refused."""
 
 from typing import NamedTuple
 

@@ -44,20 +44,20 @@ def far(rows: pa.Table, train: pa.Table) -> pa.Table | None:
             values, missing = column_values.numbers(name, train[name], 1)
             step = FAR * float(np.std(values[~missing])) if not missing.all() else 0.0
             if 0 < step < np.inf:
-                own, lacking = column_values.numbers(name, rows[name], 1)
-                moved[name] = np.where(lacking, np.nan, own)
+                values, lacking = column_values.numbers(name, rows[name], 1)
+                moved[name] = np.where(lacking, np.nan, values)
                 steps.append(step)
     if not moved or not rows.num_rows:
         return None
-    there = ~np.isnan(np.stack(list(moved.values()), axis=1))
-    chosen = np.where(there, rng.random(there.shape), -1.0).argmax(1)
+    present = ~np.isnan(np.stack(list(moved.values()), axis=1))
+    chosen = np.where(present, rng.random(present.shape), -1.0).argmax(1)
     sign = rng.choice([-1.0, 1.0], rows.num_rows)
     for place, (name, values) in enumerate(moved.items()):
         shift = np.where(chosen == place, sign * steps[place], 0.0)
         field = pa.field(name, pa.float64(), metadata=rows.schema.field(name).metadata)
         column = pa.array(values + shift, pa.float64(), mask=np.isnan(values))
         rows = rows.set_column(rows.column_names.index(name), field, column)
-    kept = np.flatnonzero(there.any(1))
+    kept = np.flatnonzero(present.any(1))
     return rows.take(pa.array(kept)) if len(kept) else None
 
 

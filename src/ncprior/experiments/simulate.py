@@ -147,7 +147,7 @@ class Run(TypedDict):
 
 
 class Chosen(NamedTuple):
-    """Where a rule looked with one seed: the labelled rows in order, and how many labels there were before each."""
+    """The rows that a rule labelled with one seed, in order, and how many labels there were before each."""
 
     rows: np.ndarray
     before: np.ndarray
@@ -277,11 +277,11 @@ def experiment(
     )
     left = [number for number, (arm, _) in enumerate(runs) if len(began[number]["rounds"]) < len(steps[arm.batch])]
     if engine is not None:
-        for number, whole in engine.run(run_to_the_end, [RunTask(config, began[one]) for one in left]):
+        for number, finished in engine.run(run_to_the_end, [RunTask(config, began[one]) for one in left]):
             before = began[left[number]]
-            records.write_json(run_file(*runs[left[number]]), whole)
-            done += len(whole["rounds"]) - len(before["rounds"])
-            show(RunProgress(done, total, _state(whole), whole["rule"], {whole["rule"]: total - done}))
+            records.write_json(run_file(*runs[left[number]]), finished)
+            done += len(finished["rounds"]) - len(before["rounds"])
+            show(RunProgress(done, total, _state(finished), finished["rule"], {finished["rule"]: total - done}))
         return write_results(records)
     for number in left:
         (arm, seed), run = runs[number], began[number]
@@ -305,14 +305,14 @@ def run_to_the_end(task: RunTask) -> Run:
     """All rounds of a run that are left, on the table, which a process reads once."""
     data, steps = loaded_once(load, task.config)
     run = task.run
-    own = steps[run["batch"]]
-    for count in own[len(run["rounds"]) :]:
-        run = advance(task.config, data, run, _batch(own, count))
+    label_counts = steps[run["batch"]]
+    for count in label_counts[len(run["rounds"]) :]:
+        run = advance(task.config, data, run, _batch(label_counts, count))
     return run
 
 
 def _batch(steps: list[int], count: int) -> int:
-    """How many labels follow after so many."""
+    """The size of the next batch, after so many labels."""
     return steps[steps.index(count) + 1] - count if count < steps[-1] else 0
 
 
@@ -390,12 +390,12 @@ def unfinished(records: Records) -> list[str]:
         return [arm.name for arm in found]
     steps = records.read_json("about.json")["counts"]
 
-    def whole(arm: Arm, seed: int) -> bool:
+    def finished(arm: Arm, seed: int) -> bool:
         file = run_file(arm, seed)
         return records.exists(file) and len(records.read_json(file)["rounds"]) == len(steps[str(arm.batch)])
 
     seeds = range(records.config["seeds"])
-    return [arm.name for arm in found if not all(whole(arm, seed) for seed in seeds)]
+    return [arm.name for arm in found if not all(finished(arm, seed) for seed in seeds)]
 
 
 def curves(records: Records) -> dict[str, dict[str, np.ndarray]]:

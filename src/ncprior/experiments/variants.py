@@ -63,8 +63,8 @@ def check_method(name: str) -> None:
     if regressors.is_path(name):
         regressors.load(name)
     elif name not in METHODS:
-        known = ", ".join([*METHODS, *GROUPS])
-        raise UserError(f"unknown method {name!r}: choose from {known}, or give the import path of a regressor")
+        choices = ", ".join([*METHODS, *GROUPS])
+        raise UserError(f"unknown method {name!r}: choose from {choices}, or give the import path of a regressor")
     elif name in CONFORMAL and importlib.util.find_spec(CONFORMAL[name].needs) is None:
         raise UserError(f"{name} needs {CONFORMAL[name].needs}; pip install 'ncprior[conformal]'")
 

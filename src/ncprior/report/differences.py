@@ -89,10 +89,11 @@ def _words(value: object) -> str:
     return " x ".join(map(plain, value)) if isinstance(value, list | tuple) else plain(value)
 
 
-def _changed(own: Mapping[str, object], paper: Mapping[str, object]) -> list[str]:
+def _changed(settings: Mapping[str, object], paper: Mapping[str, object]) -> list[str]:
     """Values that differ from the paper's, as words. Names that the run has not recorded are passed over."""
     return [
-        f"{name.replace('_', ' ')} {_words(own[name])} instead of {'all' if value is None else _words(value)}"
+        f"{name.replace('_', ' ')} {_words(settings[name])} instead of {'all' if value is None else _words(value)}"
         for name, value in paper.items()
-        if name in own and own[name] != (list(value) if isinstance(value, tuple) else value)  # JSON has no tuples
+        if name in settings
+        and settings[name] != (list(value) if isinstance(value, tuple) else value)  # JSON has no tuples
     ]

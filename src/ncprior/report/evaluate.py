@@ -118,30 +118,32 @@ def verdict(results: Results, densities: dict[str, np.ndarray]) -> str:
     name = subject(methods)
     of, title = methods[name], method_style(name).title
     rows = min(results["rows"], sum(split["test"] for split in results["splits"]))
-    said = f"Of the rows, {of['coverage']['mean']:.0%} were inside the 90% intervals of {title}"
+    sentence = f"Of the rows, {of['coverage']['mean']:.0%} were inside the 90% intervals of {title}"
     sure, unsure = off_levels(of["calibration"], rows)
     if not sure and not unsure:
-        said += f", and its intervals of {_listed(f'{level:.0%}' for level in CHECKED)} are close to what they promise"
+        sentence += (
+            f", and its intervals of {_listed(f'{level:.0%}' for level in CHECKED)} are close to what they promise"
+        )
     for kind, levels in (("sure of itself", sure), ("unsure", unsure)):
         if levels:
             held = _listed(f"{level:.0%} ({share:.0%} of the rows are inside)" for level, share in levels.items())
-            said += f"; it is too {kind} at {held}"
+            sentence += f"; it is too {kind} at {held}"
     failed = [run["method"] for run in results["failed"]]
     if count := failed.count(name):
-        said += f"; {count} of its {count + of['runs']} runs failed"
+        sentence += f"; {count} of its {count + of['runs']} runs failed"
     if len(methods) == 1:
-        return f"{said}."
+        return f"{sentence}."
     best = min(methods, key=lambda other: _best_first(densities[other]))
     others = [lower(densities[best], densities[other]) for other in methods if other != best]
-    whose = "it has" if best == name else f"{method_style(best).title} has"
+    leader = "it has" if best == name else f"{method_style(best).title} has"
     if all_of(judge(other) for other in others) == "holds":
-        return f"{said}; {whose} the best density of {len(methods)} methods."
+        return f"{sentence}; {leader} the best density of {len(methods)} methods."
     splits = len(densities[best])
     if splits < FEWEST_SEEDS:
         why = f"{'one split settles' if splits == 1 else f'{splits} splits settle'} nothing"
     else:
         why = f"it is the best on {int(np.all(others, axis=0).sum())} of {splits} splits"
-    return f"{said}; {whose} the best mean density of {len(methods)} methods, which is unclear, as {why}."
+    return f"{sentence}; {leader} the best mean density of {len(methods)} methods, which is unclear, as {why}."
 
 
 def off_levels(calibration: dict[str, float], rows: int) -> tuple[dict[float, float], dict[float, float]]:

@@ -68,10 +68,10 @@ def draw_familiarity(methods: Methods, *, narrow: bool = False) -> Figure:
         for name, groups in shown.items():
             style = method_style(name)
             indices = [EDGES.index(group["low"]) for group in groups]
-            look = {"color": style.colour, "marker": style.marker, "markersize": 3}
-            axes[0].plot(indices, [_value(group["coverage"]) for group in groups], style.dash, **look)  # type: ignore[arg-type]
+            marks = {"color": style.colour, "marker": style.marker, "markersize": 3}
+            axes[0].plot(indices, [_value(group["coverage"]) for group in groups], style.dash, **marks)  # type: ignore[arg-type]
             ratios = [_value(group["width"]) / _value(group["need"]) if group["need"] else np.nan for group in groups]
-            axes[1].plot(indices, ratios, style.dash, **look)  # type: ignore[arg-type]
+            axes[1].plot(indices, ratios, style.dash, **marks)  # type: ignore[arg-type]
         labels = [f"{low:g} to {high:g}" for low, high in RANGES]
         for axis, goal in zip(axes, (0.9, 1.0), strict=True):
             axis.axhline(goal, color="#BBBBBB", linewidth=0.8, zorder=0)

@@ -136,11 +136,17 @@ def _worth_table(ncp: MethodResult, without: MethodResult) -> Table:
     for metric in metrics:
         if metric not in ncp or metric not in without:
             continue
-        own, other = (_number(of[metric]["mean"]) for of in (ncp, without))
+        with_ncp, other = (_number(of[metric]["mean"]) for of in (ncp, without))
         verdict, why = settled(ncp, without, metric, 0.9 if metric == "coverage" else None)
-        said = {"holds": "NCP is better", "does not hold": "NCP is worse", "unclear": f"unclear: {why}"}[verdict]
+        judgement = {"holds": "NCP is better", "does not hold": "NCP is worse", "unclear": f"unclear: {why}"}[verdict]
         rows.append(
-            [Cell(HEADINGS[metric]), Cell(number(own)), Cell(number(other)), Cell(number(own - other)), Cell(said)]
+            [
+                Cell(HEADINGS[metric]),
+                Cell(number(with_ncp)),
+                Cell(number(other)),
+                Cell(number(with_ncp - other)),
+                Cell(judgement),
+            ]
         )
     note = (
         "The default estimator against the same with gamma 0, in means over splits and seeds. A verdict needs five "

@@ -107,11 +107,11 @@ def collect_beliefs(records: Records, seed: int = 0) -> dict[str, Belief]:
     for name in sorted(records.config["methods"], key=lambda name: order.index(split_name(name)[0])):
         curve = records.read_table(f"curves/{name}.parquet")
         labels = records.read_table(f"labels/{name}.parquet")
-        mine = {key: value[curve["seed"] == seed] for key, value in curve.items() if key != "seed"}
+        of_seed = {key: value[curve["seed"] == seed] for key, value in curve.items() if key != "seed"}
         seen = np.zeros(len(data["x"]), bool)
         seen[labels["row"][labels["seed"] == seed]] = True  # training rows come first in the data
         beliefs[name] = Belief(
-            **mine, visible=(data["x"][seen], data["y"][seen]), hidden=(data["x"][~seen], data["y"][~seen])
+            **of_seed, visible=(data["x"][seen], data["y"][seen]), hidden=(data["x"][~seen], data["y"][~seen])
         )
     return beliefs
 

@@ -92,8 +92,8 @@ def collect(records: Records) -> dict[str, Functions]:
         x, mean, std = function_prior.marginal(records, stage)
         draws = records.read_table(f"functions/{stage}.parquet")["y"].reshape(-1, len(x))
         rows = records.read_table(f"targets/{stage}.parquet")
-        own = rows["x"][:labels], rows["y"][:labels]
-        found[stage] = Functions(x, mean, std, draws, own if stage in ("fantasised", "data") else None, own[0])
+        of_seed = rows["x"][:labels], rows["y"][:labels]
+        found[stage] = Functions(x, mean, std, draws, of_seed if stage in ("fantasised", "data") else None, of_seed[0])
     return found
 
 

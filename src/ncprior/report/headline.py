@@ -44,22 +44,26 @@ def lead(results: Results) -> str:
     of, error = methods[name], _mean(methods[name], "rmse")
     unlike = results["config"]["split"].partition(":")[0] in evaluate.UNLIKE
     rows = " of cases unlike those that it learnt from" if unlike else ""
-    said = f"Predictions of {target}{rows} are typically off by {error:.3g}"
-    said += f", and in {_in_a_hundred(_mean(of, 'coverage'))} cases the truth is inside the range that should hold 90."
+    sentence = f"Predictions of {target}{rows} are typically off by {error:.3g}"
+    sentence += (
+        f", and in {_in_a_hundred(_mean(of, 'coverage'))} cases the truth is inside the range that should hold 90."
+    )
     if "detection" in of:
         seen = _mean(of, "detection")
         how = "It nearly always notices" if seen > 0.95 else "It mostly notices" if seen > 0.75 else "It often misses"
-        said += f" {how} that such a case is new to it (right in {_in_a_hundred(seen)} comparisons; chance is 50)."
+        sentence += f" {how} that such a case is new to it (right in {_in_a_hundred(seen)} comparisons; chance is 50)."
     kept = of["risk"].get(str(_KEPT))
     differs = of["rank"]["mean"] is not None  # it is not as sure of every row as of any other
     if kept is not None and differs and np.isfinite(error) and error > 0:
         fewer = 1 - kept / error
-        said += " If a person takes the fifth of the cases of which it is least sure, the typical error of the others "
-        said += f"is {kept:.3g}" + (f", {fewer:.0%} less." if fewer >= 0.005 else ", which is no less.")
+        sentence += (
+            " If a person takes the fifth of the cases of which it is least sure, the typical error of the others "
+        )
+        sentence += f"is {kept:.3g}" + (f", {fewer:.0%} less." if fewer >= 0.005 else ", which is no less.")
     count = len(results["splits"])
     if count < FEWEST_SEEDS:
-        said += f" This rests on {_few(count)}: take it as a first impression."
-    return said
+        sentence += f" This rests on {_few(count)}: take it as a first impression."
+    return sentence
 
 
 def findings(results: Results) -> list[Finding]:
@@ -95,8 +99,8 @@ def settled(of: MethodResult, other: MethodResult, metric: Compared, goal: float
         metric: What is compared.
         goal: The best value, if neither the smallest nor, for detection and ranks, the largest is.
     """
-    own, theirs = (_by_split(one, metric, goal) for one in (of, other))
-    better = lower(own, theirs.mean(1, keepdims=True))
+    ours, theirs = (_by_split(one, metric, goal) for one in (of, other))
+    better = lower(ours, theirs.mean(1, keepdims=True))
     splits, seeds = better.shape
     if splits < FEWEST_SEEDS:
         return Settled("unclear", f"{_few(splits)} {'settles' if splits == 1 else 'settle'} nothing")
@@ -117,9 +121,9 @@ def _by_split(of: MethodResult, metric: Compared, goal: float | None) -> np.ndar
 
 def _error(of: MethodResult, others: dict[str, MethodResult]) -> Finding | None:
     error = _mean(of, "rmse")
-    said = f"the typical error is ± {error:.3g}"
+    sentence = f"the typical error is ± {error:.3g}"
     if not others:
-        return Finding(True, said)
+        return Finding(True, sentence)
     best = min(others, key=lambda name: _or_worst(_mean(others[name], "rmse")))
     other = _mean(others[best], "rmse")
     more = error / other - 1
@@ -128,57 +132,57 @@ def _error(of: MethodResult, others: dict[str, MethodResult]) -> Finding | None:
     compared = f"that of {_title(best)} (± {other:.3g}), the best of the others"
     verdict, why = settled(of, others[best], "rmse")
     if abs(more) < _SAME:
-        return _judged(f"{said}, about {compared}", "holds" if _splits(of) >= FEWEST_SEEDS else "unclear", why)
-    said = f"{said}, {abs(more):.0%} {'lower' if more < 0 else 'higher'} than {compared}"
-    return _judged(said, verdict if (verdict == "holds") == (more < 0) else "unclear", why)
+        return _judged(f"{sentence}, about {compared}", "holds" if _splits(of) >= FEWEST_SEEDS else "unclear", why)
+    sentence = f"{sentence}, {abs(more):.0%} {'lower' if more < 0 else 'higher'} than {compared}"
+    return _judged(sentence, verdict if (verdict == "holds") == (more < 0) else "unclear", why)
 
 
 def _intervals(of: MethodResult, others: dict[str, MethodResult], rows: int) -> Finding:
     inside = _mean(of, "coverage")
     off, doubt = abs(inside - _LEVEL), 2 * np.sqrt(_LEVEL * (1 - _LEVEL) / rows)
     good = True if off <= _CLOSE and doubt <= 2 * _CLOSE else False if off > _CLOSE + doubt else None
-    said = f"{inside:.0%} of the true values were inside the 90% intervals"
+    sentence = f"{inside:.0%} of the true values were inside the 90% intervals"
     if good is False:
-        said += ", which are too narrow" if inside < _LEVEL else ", which are wider than they need be"
+        sentence += ", which are too narrow" if inside < _LEVEL else ", which are wider than they need be"
     if others:
         best = min(others, key=lambda name: _or_worst(abs(_mean(others[name], "coverage") - _LEVEL)))
-        said += f" ({_title(best)}: {_mean(others[best], 'coverage'):.0%})"
-    return Finding(good, said + f", and {rows} rows settle nothing" * (good is None))
+        sentence += f" ({_title(best)}: {_mean(others[best], 'coverage'):.0%})"
+    return Finding(good, sentence + f", and {rows} rows settle nothing" * (good is None))
 
 
 def _detection(of: MethodResult, others: dict[str, MethodResult]) -> Finding:
     found = _mean(of, "detection")
-    said = f"rows unlike those of training are more uncertain than others in {found:.0%} of pairs (50% is chance)"
+    sentence = f"rows unlike those of training are more uncertain than others in {found:.0%} of pairs (50% is chance)"
     rivals = {name: one for name, one in others.items() if "detection" in one}
     if not rivals:
-        return Finding(found > 0.6, said)
+        return Finding(found > 0.6, sentence)
     best = max(rivals, key=lambda name: -_or_worst(-_mean(rivals[name], "detection")))
     other = _mean(rivals[best], "detection")
     verdict, why = settled(of, rivals[best], "detection")
     if other > found + 0.01:
-        said = f"{said}; {_title(best)} {_is(best)} better at that: {other:.0%}"
-        return _judged(said, "does not hold" if verdict == "does not hold" else "unclear", why)
-    said = f"{said}; next is {_title(best)} with {other:.0%}"
-    return _judged(said, verdict if found > 0.6 or verdict == "unclear" else "does not hold", why)
+        sentence = f"{sentence}; {_title(best)} {_is(best)} better at that: {other:.0%}"
+        return _judged(sentence, "does not hold" if verdict == "does not hold" else "unclear", why)
+    sentence = f"{sentence}; next is {_title(best)} with {other:.0%}"
+    return _judged(sentence, verdict if found > 0.6 or verdict == "unclear" else "does not hold", why)
 
 
 def _density(of: MethodResult, others: dict[str, MethodResult]) -> Finding | None:
     best = min(others, key=lambda name: _or_worst(_mean(others[name], "nlpd")))
-    own, other = _mean(of, "nlpd"), _mean(others[best], "nlpd")
-    if not np.isfinite(own - other):
+    ours, other = _mean(of, "nlpd"), _mean(others[best], "nlpd")
+    if not np.isfinite(ours - other):
         return None
     what = "errors and honest uncertainty taken together (NLPD)"
-    whose = f"it is ahead of {_title(best)}" if own < other else f"{_title(best)} {_is(best)} ahead of it"
+    leader = f"it is ahead of {_title(best)}" if ours < other else f"{_title(best)} {_is(best)} ahead of it"
     verdict, why = settled(of, others[best], "nlpd")
-    said = f"in {what}, {whose} by {abs(own - other):.2g} nats"
-    return _judged(said, verdict if (verdict == "holds") == (own < other) else "unclear", why)
+    sentence = f"in {what}, {leader} by {abs(ours - other):.2g} nats"
+    return _judged(sentence, verdict if (verdict == "holds") == (ours < other) else "unclear", why)
 
 
-def _judged(said: str, verdict: Verdict, why: str) -> Finding:
+def _judged(sentence: str, verdict: Verdict, why: str) -> Finding:
     """A comparison of means, as good news if it holds, bad news if it does not, and with a reason if it is unclear."""
     if verdict == "unclear":
-        return Finding(None, f"{said}, but {why or 'most splits say otherwise'}")
-    return Finding(verdict == "holds", said)
+        return Finding(None, f"{sentence}, but {why or 'most splits say otherwise'}")
+    return Finding(verdict == "holds", sentence)
 
 
 def _mean(of: MethodResult, metric: Compared) -> float:

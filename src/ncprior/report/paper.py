@@ -224,15 +224,15 @@ def _settings_table(records: Records, presets: dict[str, Settings]) -> Table:
         [
             Cell(name),
             Cell(plain(config["settings"].get(name, "not on record"))),  # if the run's version lacked this setting
-            Cell(said[0], plain(paper[name])),
-            Cell(said[1], plain(reference[name])),
+            Cell(paper_says[0], plain(paper[name])),
+            Cell(paper_says[1], plain(reference[name])),
         ]
-        for name, said in DIFFERENCES.items()
+        for name, paper_says in DIFFERENCES.items()
         if paper[name] != reference[name]
     ]
     rows += [
-        [Cell(subject, "both presets"), Cell(here), Cell(said), Cell(does)]
-        for subject, (said, does, here) in NOT_FOLLOWED.items()
+        [Cell(subject, "both presets"), Cell(done_here), Cell(paper_says), Cell(does)]
+        for subject, (paper_says, does, done_here) in NOT_FOLLOWED.items()
     ]
     note = (
         "The published figures came from the authors' released code, which differs from the text of the paper. The "

@@ -80,15 +80,15 @@ def collect_table(records: Records) -> list[Row]:
     results, config = records.read_json("results.json"), records.config
     keys = {"nlpd": "test_nlpd", "rmse": "test_rmse", "train_nlpd": "train_nlpd", "train_rmse": "train_rmse"}
     rows = [Row(title, "published", "authors' split", *map(Value, numbers)) for title, numbers in PUBLISHED.items()]
-    own = "npy" if config["source"] == "npy" else f"{config['source']}, {config['split']}"
+    layout = "npy" if config["source"] == "npy" else f"{config['source']}, {config['split']}"
     for name, values in results["baselines"].items():
         numbers = {field: Value(values[key]) for field, key in keys.items()}
-        rows.append(Row(BASELINES[name].style.title + BASELINES[name].detail, "baseline", own, **numbers))
+        rows.append(Row(BASELINES[name].style.title + BASELINES[name].detail, "baseline", layout, **numbers))
     seeds, epochs = config["seeds"], config["schedule"]["epochs"]
     for name, metrics in results["methods"].items():
         failed = results["failed_seeds"].get(name, {})
         kept = [epoch for seed, epoch in enumerate(metrics["epochs"]) if str(seed) not in failed]
-        note = f"{own}, {'one seed' if seeds == 1 else f'{seeds} seeds'}"
+        note = f"{layout}, {'one seed' if seeds == 1 else f'{seeds} seeds'}"
         if kept:
             note += f", epoch {', '.join(str(epoch) for epoch in sorted(set(kept)))} of {epochs}"
         if failed:
@@ -154,8 +154,8 @@ def draw_curves(
                         epochs[epochs == chosen], values[epochs == chosen], "o", color=method.colour, markersize=3
                     )
             for name, scores in (baselines or {}).items():
-                own = BASELINES[name].style
-                axis.axhline(scores[metric], color=own.colour, linewidth=0.8, linestyle=own.dash)
+                style = BASELINES[name].style
+                axis.axhline(scores[metric], color=style.colour, linewidth=0.8, linestyle=style.dash)
         handles = legend_lines(STYLES[name] for name in curves["test_rmse"])
         for line in legend_lines(BASELINES[name].style for name in baselines or {}):
             line.set_linewidth(0.8)

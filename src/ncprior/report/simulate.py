@@ -80,15 +80,15 @@ def savings(results: simulate.Results) -> str:
     title, compared = _title(best, results), f"{abs(mean):.0%} {'fewer' if mean > 0 else 'more'}"
     never = 1 - reached if reached is not None else 0.0
     bound = "" if not never else "at most " if mean > 0 else "at least "
-    said = f"For the error of random labels, {title} needed {bound}{compared} on average"
+    sentence = f"For the error of random labels, {title} needed {bound}{compared} on average"
     if len(means) > 1:
-        said += f", which is the {'most' if mean > 0 else 'least'} of the rules"
+        sentence += f", which is the {'most' if mean > 0 else 'least'} of the rules"
     if never:
-        said += f" (it never came to the last {_percent(never)} of what random came to)"
+        sentence += f" (it never came to the last {_percent(never)} of what random came to)"
     if seeds < FEWEST_SEEDS:
         counted = "one seed settles" if seeds == 1 else f"{seeds} seeds settle"
-        return f"{said}; unclear, as {counted} nothing (five are needed at least)."
-    return f"{said}; the seeds {'do not settle it' if settled(found[best], seeds) == 'unclear' else 'settle it'}."
+        return f"{sentence}; unclear, as {counted} nothing (five are needed at least)."
+    return f"{sentence}; the seeds {'do not settle it' if settled(found[best], seeds) == 'unclear' else 'settle it'}."
 
 
 def _title(name: str, results: simulate.Results) -> str:
@@ -150,14 +150,14 @@ def _map(records: Records, results: simulate.Results) -> Picture:
         chosen = simulate.chosen_rows(records, arm, 0)
         picks.append(Picks(_title(arm.name, results), everywhere[chosen.rows], chosen.before))
     # Enough to see where the rows are, in a file of moderate size.
-    some = np.random.default_rng(0).permutation(len(everywhere))[:_MAPPED]
+    sample = np.random.default_rng(0).permutation(len(everywhere))[:_MAPPED]
     caption = (
         "Where the rules look, with the first seed: the table's rows (grey) by the first two principal components of "
         f"their inputs, which have {sum(results['map_shares']):.0%} of the variance, and the rows that were labelled. "
         "Crosses are the labels that all rules begin with; dots are coloured by the number of labels when they were "
         "chosen."
     )
-    return Picture("map", "Where the rules look", caption, partial(draw_map, everywhere[some], picks))
+    return Picture("map", "Where the rules look", caption, partial(draw_map, everywhere[sample], picks))
 
 
 def draw_map(everywhere: np.ndarray, picks: Sequence[Picks], *, narrow: bool = False) -> Figure:

@@ -71,8 +71,10 @@ def label(text: str) -> str:
     >>> print(label("price ($)"), label("价格"))
     price (\$) \u4ef7\u683c
     """
-    known = _font_letters()
-    shown = (letter if ord(letter) in known else letter.encode("unicode_escape").decode() for letter in printable(text))
+    available = _font_letters()
+    shown = (
+        letter if ord(letter) in available else letter.encode("unicode_escape").decode() for letter in printable(text)
+    )
     return "".join(shown).replace("$", r"\$")
 
 

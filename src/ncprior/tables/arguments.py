@@ -1,4 +1,4 @@
-"""What an estimator is given: rows, targets and weights in the forms that people have them."""
+"""The arguments of `fit`: rows, targets and weights in all forms that are accepted."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence

@@ -96,8 +96,8 @@ def with_reasons(model: NCPRegressor, rows: pa.Table) -> pa.Table:
     prediction = model.predict_piece(rows)
     uncertainty, noise = (part.reshape(rows.num_rows, -1) for part in (prediction.uncertainty, prediction.noise))
     scale = model.target_scale_
-    said = reasons.reasons(model.fitted_, rows, (uncertainty / scale).mean(1), (noise / scale).mean(1))
-    return with_columns(rows, {"why": np.array(said, object)})
+    texts = reasons.reasons(model.fitted_, rows, (uncertainty / scale).mean(1), (noise / scale).mean(1))
+    return with_columns(rows, {"why": np.array(texts, object)})
 
 
 def count_rows(path: Path) -> int | None:

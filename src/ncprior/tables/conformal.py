@@ -1,4 +1,4 @@
-"""Conformal intervals: as wide as the errors of rows that were not learned from say."""
+"""Conformal intervals: their width comes from the errors of rows that were not learned from."""
 
 import math
 from typing import NamedTuple
@@ -12,11 +12,11 @@ MAX_SCORES = 4_096
 
 
 class Conformal(NamedTuple):
-    r"""Errors of rows that were not learned from, with which intervals are made that hold a share of new rows.
+    r"""Errors of rows that were not learned from, and the intervals that follow from them.
 
     The score of a row is the error of its mean over its predicted standard deviation, $|y - m(x)| / s(x)$. If $n$ rows
-    and a new one are exchangeable, and the predictions know of none of them, the score of the new row is equally likely
-    to have any rank among all $n + 1$: so with $q$ the $\lceil (n + 1) p \rceil$-th smallest of the $n$ scores, the
+    and a new one are exchangeable, and the predictions depend on none of them, the score of the new row is equally
+    likely to have any rank among all $n + 1$: so with $q$ the $\lceil (n + 1) p \rceil$-th smallest of the scores, the
     interval $m(x) \pm q \, s(x)$ holds the target with a probability of at least $p$, whatever the model and the
     distribution (Vovk et al., 2005; Lei et al., 2018).
 

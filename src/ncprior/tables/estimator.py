@@ -51,7 +51,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
     settings that have no effect are refused.
 
     Args:
-        method: ``ncp`` learns mean and noise from the targets, and the prior by networks of its own, which see the
+        method: ``ncp`` learns mean and noise from the targets, and the prior by separate networks, trained on the
             inputs alone: so the prior does not move the mean. The others are models of the paper, in which one network
             learns all: ``det``, ``det+ncp``, ``bbb``, ``bbb+ncp``, ``odc+ncp``; or ``deep+ncp`` (a belief over every
             layer), or a `Method` of your own.
@@ -92,7 +92,7 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         callbacks: Functions that are called with a `FitProgress` several times during training.
 
     Attributes:
-        fitted_: The trained ensemble, a `ncprior.tables.fitting.Fitted`. The attributes below are parts of it.
+        fitted_: The trained ensemble, a `ncprior.tables.fitted.Fitted`. The attributes below are parts of it.
         encoder_: The encoding of columns as numbers: kind and treatment of each.
         calibration_: A `Calibration`: ``noise_scale``, ``uncertainty_scale``, ``share`` of each member and others.
         steps_: Training steps of each member. Members whose loss was not finite are left out.
@@ -394,8 +394,8 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         Raises:
             UserError: If the file is not a model or is damaged, or a part of your own is missing.
         """
-        own = {"method": method, "trunk": trunk, "input_prior": input_prior}
-        saved = saving.load(Path(path), own, cls._get_param_names(), cls._options_of)
+        own_parts = {"method": method, "trunk": trunk, "input_prior": input_prior}
+        saved = saving.load(Path(path), own_parts, cls._get_param_names(), cls._options_of)
         model = cls(**saved.parameters)
         model.fitted_ = saved.fitted
         model.n_features_in_ = saved.features

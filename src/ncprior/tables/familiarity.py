@@ -12,7 +12,7 @@ MAX_SCORES = 1_000
 """Scores that a model keeps, at most: more would change a familiarity by less than 0.001."""
 
 _TAIL = 0.5
-"""Share of the largest scores that say how these go on."""
+"""Share of the scores, the largest, that the tail is fitted to."""
 
 
 class Familiarity(NamedTuple):
@@ -21,9 +21,9 @@ class Familiarity(NamedTuple):
     The score of a row is its uncertainty. Its familiarity is the share of reference rows that have at least this score,
     the row itself included: $(1 + \#\{s_i \ge s\}) / (k + 1)$ for $k$ rows. If the reference rows were held out from
     training this is a conformal p-value: whatever the model, about 5% of new rows like them are below 0.05. Above the
-    largest score it falls on as a Pareto tail does, so that few reference rows can tell as well.
+    largest score it follows a Pareto tail, so that it stays informative with few reference rows.
 
-    Uncertainty over noise is a worse score: far from the data the noise is as good as free, and where it is large such
+    Uncertainty over noise is a worse score: nothing determines the noise far from the data, and where it is large such
     rows look familiar.
 
     >>> familiarity = Familiarity.of(np.arange(1.0, 10.0))
@@ -69,12 +69,12 @@ def novelty(uncertainty: ArrayLike) -> np.ndarray:
 def held_out_novelty(
     calibration: Calibration, predictions: Predictive, contrast: np.ndarray | None, in_gap: np.ndarray
 ) -> np.ndarray:
-    """The scores of held-out rows, by the members that know what is around them.
+    """The scores of held-out rows, by the members that were trained on their surroundings.
 
     Args:
         calibration: Of the members that searched.
         predictions: Of these members ``[members, rows, outputs]``.
-        contrast: What their contrast networks say ``[members, rows]``, if there are any.
+        contrast: Output of their contrast networks ``[members, rows]``, if there are any.
         in_gap: ``[members, rows]``, True where a row lies in the range of values that the member holds out.
 
     Returns:
@@ -85,12 +85,12 @@ def held_out_novelty(
 
 
 def with_known_surroundings(mixture: MixturePrediction, in_gap: np.ndarray) -> MixturePrediction:
-    """The mixture of the members that know what is around a row; of all of them, where none does.
+    """The mixture of the members that were trained on the surroundings of a row; of all members, where none was.
 
     ``in_gap`` is as for `held_out_novelty`.
     """
     parts = mixture.weights.shape[-1] // len(in_gap)
-    known = np.repeat((~in_gap | in_gap.all(0)).T, parts, axis=1)[:, None]
-    weights = mixture.weights * known
+    trained_near = np.repeat((~in_gap | in_gap.all(0)).T, parts, axis=1)[:, None]
+    weights = mixture.weights * trained_near
     total = weights.sum(-1, keepdims=True)
     return MixturePrediction(weights / np.where(total > 0, total, 1.0), mixture.parts)

@@ -26,12 +26,12 @@ from ncprior.tables.unlabelled import combined
 
 
 class Contrast(NamedTuple):
-    """Trained contrast networks, which say how unlike the training rows a row is."""
+    """Trained contrast networks, whose output measures how unlike the training rows a row is."""
 
     spec: Spec
     weights: Network  # on a leading axis
-    asked: Network | None = None  # of as many networks that know unlabelled rows,
-    asked_weight: float = 0.0  # and how much these count
+    with_unlabelled: Network | None = None  # as many, with unlabelled rows among their contrast points,
+    unlabelled_weight: float = 0.0  # and their weight in the output
 
     @property
     def engine(self) -> Engine:
@@ -39,27 +39,29 @@ class Contrast(NamedTuple):
         return Engine.of(self.spec)
 
     def spread(self, inputs: np.ndarray) -> Array:
-        """How unlike the training rows each of these encoded rows is ``[rows]``, from 0 to about 1; for a chunk."""
+        """The output for a chunk of encoded rows ``[rows]``: from 0 at training rows to about 1 far from them."""
         noised = self.engine.spread(self.engine.on_device(self.weights), inputs)
-        if self.asked is None:
+        if self.with_unlabelled is None:
             return noised
-        asked = self.engine.spread(self.engine.on_device(self.asked), inputs)
-        return jnp.asarray(combined(noised, asked, self.asked_weight))
+        unlabelled = self.engine.spread(self.engine.on_device(self.with_unlabelled), inputs)
+        return jnp.asarray(combined(noised, unlabelled, self.unlabelled_weight))
 
     def features(self, inputs: np.ndarray) -> Array:
         """Features ``[rows, n]`` whose dot products are the covariances of the networks' beliefs, on average."""
         equal = Calibration.equal(NETWORKS)
         noised = self.engine.features(self.weights, equal, inputs)
-        if self.asked is None:
+        if self.with_unlabelled is None:
             return noised
-        asked = self.engine.features(self.asked, equal, inputs)
-        return jnp.concatenate([(1 - self.asked_weight) ** 0.5 * noised, self.asked_weight**0.5 * asked], axis=1)
+        unlabelled = self.engine.features(self.with_unlabelled, equal, inputs)
+        weight = self.unlabelled_weight
+        return jnp.concatenate([(1 - weight) ** 0.5 * noised, weight**0.5 * unlabelled], axis=1)
 
     def sample(self, inputs: np.ndarray, key: Array) -> Array:
         """One function ``[rows]`` from the belief of a network that is drawn at random."""
         key_network, key_function, key_kind = jax.random.split(key, 3)
-        of_asked = self.asked is not None and bool(jax.random.bernoulli(key_kind, self.asked_weight))
-        kind = self.asked if of_asked and self.asked is not None else self.weights
+        kind = self.weights
+        if self.with_unlabelled is not None and bool(jax.random.bernoulli(key_kind, self.unlabelled_weight)):
+            kind = self.with_unlabelled
         network = take_members(kind, int(jax.random.randint(key_network, (), 0, NETWORKS)))
         drawn, _ = self.engine.sample(network, inputs, key_function)
         return drawn[:, 0]
@@ -78,12 +80,12 @@ class Fitted(NamedTuple):
     validation: Validation | None  # scores on rows that were held out in the search
     rows: int  # learned from
     training_sample: np.ndarray  # at most 1,000 of these, encoded, which batch rules keep away from
-    members: int  # asked for at first; those that failed are left out of all others
+    members: int  # of the first fit; members that failed are left out of all other fields
     flat: bool  # whether targets had one axis
     target_names: list[str] | None
     familiarity: Familiarity
     contrast: Contrast | None = None
-    conformal: Conformal = NOTHING  # errors of rows that were not learned from, at first at least
+    conformal: Conformal = NOTHING  # errors of rows that were held out or set apart
     unlabelled: int = 0  # rows that contrast points were drawn from
     seconds: float = 0.0  # that training took
     held_out: np.ndarray | None = None  # rows of the table on which `validation` was measured; not in files
@@ -102,14 +104,14 @@ class Fitted(NamedTuple):
         return self.predict_encoded(self.encoder.transform(table))
 
     def predict_encoded(self, inputs: np.ndarray) -> MixturePrediction:
-        """The same for encoded rows.
+        """`predict` for encoded rows.
 
         A model without inputs, or of too few rows, has learned nothing: its std is never below that of the targets.
         """
         return self._predictor(learned=self.spec.width > 1 and self.rows >= MIN_ROWS)(inputs)
 
     def believe(self, inputs: np.ndarray) -> MixturePrediction:
-        """The same from the networks alone, also if they have learned nothing."""
+        """`predict_encoded` without that lower bound of the std."""
         return self._predictor(learned=True)(inputs)
 
     def _predictor(self, *, learned: bool) -> Predictor:
@@ -117,8 +119,10 @@ class Fitted(NamedTuple):
 
     def covariance_features(self, inputs: np.ndarray, output_weights: np.ndarray | None = None) -> Array:
         """Features ``[rows, n]`` whose dot products are the covariances of the mean; for a chunk of rows."""
-        own = self.engine.features(self.weights, self.calibration, inputs, output_weights)
-        return own if self.contrast is None else jnp.concatenate([own, self._scaled(self.contrast.features, inputs)], 1)
+        features = self.engine.features(self.weights, self.calibration, inputs, output_weights)
+        if self.contrast is None:
+            return features
+        return jnp.concatenate([features, self._scaled(self.contrast.features, inputs)], axis=1)
 
     def sample_contrast(self, inputs: np.ndarray, key: Array) -> Array | float:
         """What a function from the belief of a contrast network adds to the mean ``[rows, outputs]``; for a chunk."""
@@ -129,16 +133,16 @@ class Fitted(NamedTuple):
         return self._scaled(lambda part: jnp.stack([draw(part, one) for one in keys], axis=1), inputs)
 
     def _scaled(self, function: Callable[[np.ndarray], Array], inputs: np.ndarray) -> Array:
-        """Values ``[rows, n]`` of contrast networks, which spread as these say, so that they spread as calibrated."""
+        """Features or draws ``[rows, n]`` of contrast networks, scaled to the calibrated standard deviation."""
         assert self.contrast is not None
-        said = self.contrast.spread(inputs)
+        spread = self.contrast.spread(inputs)
         # Members are calibrated alike.
-        std = self.calibration.contrast_scale[0] * power(said, self.calibration.contrast_exponent[0])
-        return function(inputs) * (std / said)[:, None]
+        std = self.calibration.contrast_scale[0] * power(spread, self.calibration.contrast_exponent[0])
+        return function(inputs) * (std / spread)[:, None]
 
 
 class _Parts:
-    """What a predictor is made of, as a key: parts are compared by identity."""
+    """The parts of a predictor as a key of a cache; they are compared by identity."""
 
     def __init__(
         self, spec: Spec, weights: Network, calibration: Calibration, contrast: Contrast | None, learned: bool
@@ -160,5 +164,5 @@ def _predictor(key: _Parts) -> Predictor:
     spec, weights, calibration, contrast = key.parts
     if contrast is None:
         return Predictor(spec, None, Weights(weights, calibration), learned=key.learned)
-    of_contrast = (contrast.weights, contrast.asked, contrast.asked_weight)
+    of_contrast = (contrast.weights, contrast.with_unlabelled, contrast.unlabelled_weight)
     return Predictor(spec, contrast.spec, Weights(weights, calibration, *of_contrast), learned=key.learned)

@@ -1,8 +1,8 @@
 """How the estimator learns: from a table to a trained, calibrated ensemble.
 
-The recipe in short: numbers are standardised, half of the members also get quantile features, every family of members
-trains for as many steps as held-out rows say, and these also calibrate noise, uncertainty and the shares of the
-families. `ncprior.tables.preset.TABLES` has its numbers.
+The recipe in short: numbers are standardised; half of the members also get quantile features; each family of members
+trains for the number of steps that predicts held-out rows best; and held-out rows calibrate noise, uncertainty and the
+shares of the families. `ncprior.tables.preset.TABLES` has its numbers.
 """
 
 import math
@@ -45,7 +45,7 @@ from ncprior.tables.search import SearchResult, rehearse, search
 from ncprior.tables.unlabelled import contrast_pool
 
 _MIN_ROWS_TO_SEARCH = 20
-"""Rows below which none are held out."""
+"""With fewer rows, none are held out."""
 
 _STEPS = 1_000
 """Steps of training without a search and without a number of epochs."""
@@ -67,30 +67,30 @@ def fit(
         UserError: If the rows are too few, or no member could be trained.
     """
     parts = set_apart(labelled, options.conformal_fraction, seed)
-    fitted = _fit_all(parts.learned, options, seed=seed, epochs=epochs, report=report)
-    if parts.apart is None:
+    fitted = _fit_all(parts.training, options, seed=seed, epochs=epochs, report=report)
+    if parts.conformal is None:
         return fitted
     held_out = None if fitted.held_out is None else parts.rows[fitted.held_out]
-    return fitted._replace(conformal=conformal_of(fitted, parts.apart, seed=seed), held_out=held_out)
+    return fitted._replace(conformal=conformal_of(fitted, parts.conformal, seed=seed), held_out=held_out)
 
 
-def conformal_of(fitted: Fitted, apart: LabelledTable, *, seed: int) -> Conformal:
+def conformal_of(fitted: Fitted, unseen: LabelledTable, *, seed: int) -> Conformal:
     """The errors of rows that the ensemble has not learned from."""
-    mixture = fitted.predict(apart.table)
-    targets = (apart.targets - fitted.target_shift) / fitted.target_scale
+    mixture = fitted.predict(unseen.table)
+    targets = (unseen.targets - fitted.target_shift) / fitted.target_scale
     return Conformal.of(scores_of(np.asarray(mixture.mean), np.asarray(mixture.std), targets), seed=seed)
 
 
 class Parts(NamedTuple):
-    """The rows to learn from, and those that are kept from it."""
+    """The rows to learn from, and those set apart for conformal intervals."""
 
-    learned: LabelledTable
-    apart: LabelledTable | None
-    rows: np.ndarray  # numbers of the first in the whole table
+    training: LabelledTable
+    conformal: LabelledTable | None
+    rows: np.ndarray  # numbers of the training rows in the whole table
 
 
 def set_apart(labelled: LabelledTable, fraction: float, seed: int) -> Parts:
-    """Draws rows to be kept from learning; which they are does not depend on the order of the rows."""
+    """Draws the rows to set apart; the draw does not depend on the order of the rows."""
     count = len(labelled.targets)
     if not fraction:
         return Parts(labelled, None, np.arange(count))
@@ -99,18 +99,18 @@ def set_apart(labelled: LabelledTable, fraction: float, seed: int) -> Parts:
     order = RowOrder.of(Encoder.fit(labelled.table).transform(labelled.table), labelled.targets, None).indices
     drawn = order[np.random.default_rng([seed, 4]).permutation(count)]
     number = max(1, int(fraction * count))
-    apart, rows = np.sort(drawn[:number]), np.sort(drawn[number:])
-    return Parts(labelled.take(rows), labelled.take(apart), rows)
+    conformal, rows = np.sort(drawn[:number]), np.sort(drawn[number:])
+    return Parts(labelled.take(rows), labelled.take(conformal), rows)
 
 
 def _fit_all(
     labelled: LabelledTable, options: FitOptions, *, seed: int, epochs: int | None, report: ProgressCallback
 ) -> Fitted:
-    """The same with all of the rows."""
+    """Trains an ensemble on all of these rows."""
     table = labelled.table
     encoder = Encoder.fit(table)
     inputs, targets = encoder.transform(table), labelled.targets
-    asked = _encoded_unlabelled(encoder, labelled)
+    unlabelled_inputs = _encoded_unlabelled(encoder, labelled)
     order = RowOrder.of(inputs, targets, labelled.weights)
     inputs, targets = inputs[order.indices], targets[order.indices]
     check_rows(inputs, targets, order, options.min_rows, repeated=labelled.repeated)
@@ -139,8 +139,8 @@ def _fit_all(
         steps=found.steps,
         report=report,
     )
-    known = _Inputs(encoder, inputs, order, asked, found.unlabelled_weight)
-    contrast = fit_contrast(known, options, spec, seed=seed, report=report)
+    contrast_inputs = _Inputs(encoder, inputs, order, unlabelled_inputs, found.unlabelled_weight)
+    contrast = fit_contrast(contrast_inputs, options, spec, seed=seed, report=report)
     fitted = Fitted(
         spec=spec,
         encoder=encoder,
@@ -159,7 +159,7 @@ def _fit_all(
         held_out=found.held_out,
         contrast=contrast,
         conformal=found.conformal,
-        unlabelled=0 if asked is None else len(asked),
+        unlabelled=0 if unlabelled_inputs is None else len(unlabelled_inputs),
     )
     if len(found.novelty):
         return fitted
@@ -171,7 +171,7 @@ def _fit_all(
 
 
 def _encoded_unlabelled(encoder: Encoder, labelled: LabelledTable) -> np.ndarray | None:
-    """The unlabelled rows as the others; None if there are none."""
+    """The unlabelled rows, encoded; None if there are none."""
     if labelled.unlabelled is None:
         return None
     try:
@@ -193,24 +193,26 @@ class _Inputs(NamedTuple):
 def fit_contrast(
     inputs: _Inputs, options: FitOptions, spec: Spec, *, seed: int, report: ProgressCallback
 ) -> Contrast | None:
-    """Trains contrast networks on these rows; None if the options have none."""
+    """Trains contrast networks on these rows; None if the method has none."""
     labels, weights = len(inputs.rows), inputs.order.weights
-    own = contrast_spec(options, spec)
-    if own is None:
+    networks = contrast_spec(options, spec)
+    if networks is None:
         return None
     rows = padded_rows(inputs.rows, np.zeros((labels, 1), np.float32), inputs.order)
-    number = contrast_networks.training_steps(len(number_columns(own.groups)))
+    number = contrast_networks.training_steps(len(number_columns(networks.groups)))
     steps, seeds = np.full(NETWORKS, number), member_seeds(seed, 3, NETWORKS)
 
     def train(pool: np.ndarray | None = None) -> Network:
-        about = table_info(options, own, inputs.encoder, inputs.rows, weights=weights, rows=labels, pool=pool)
+        about = table_info(options, networks, inputs.encoder, inputs.rows, weights=weights, rows=labels, pool=pool)
         tables = [about] * NETWORKS
-        return train_members(Engine.of(own), rows, tables, seeds, labels=labels, steps=steps, report=report).weights
+        return train_members(
+            Engine.of(networks), rows, tables, seeds, labels=labels, steps=steps, report=report
+        ).weights
 
     if inputs.unlabelled is None or not inputs.unlabelled_weight:
-        return Contrast(own, train())
+        return Contrast(networks, train())
     pool = contrast_pool([inputs.unlabelled], len(inputs.unlabelled), seed=seed)
-    return Contrast(own, train(), train(pool), inputs.unlabelled_weight)
+    return Contrast(networks, train(), train(pool), inputs.unlabelled_weight)
 
 
 def continue_fit(
@@ -222,14 +224,14 @@ def continue_fit(
     epochs: int | None,
     report: ProgressCallback,
 ) -> Fitted:
-    """Trains the members further; how columns are encoded and predictions calibrated stays.
+    """Trains the members further. The encoding of columns and the calibration of predictions stay.
 
     Args:
         fitted: The ensemble so far.
-        labelled: All rows, or with ``epochs`` those that have come in.
-        options: The present options of the estimator. Those that say what the weights are must be the same as before.
+        labelled: All rows, or with ``epochs`` the new ones.
+        options: The present options of the estimator. Those that determine the weights must be the same as before.
         seed: Of all draws.
-        epochs: Passes over the rows that have come in; None trains for half as many steps as before, on all rows.
+        epochs: Passes over the new rows; None trains for half as many steps as before, on all rows.
         report: Called with the progress.
     """
     targets = labelled.targets
@@ -245,12 +247,12 @@ def continue_fit(
         what = f"{now} unlabelled rows are given, and {was} were when predictions were calibrated"
         raise UserError(f"{what}; give X_unlabelled as before, or train anew with warm_start=False and fit")
     inputs = fitted.encoder.transform(labelled.table)
-    asked = _encoded_unlabelled(fitted.encoder, labelled)
+    unlabelled_inputs = _encoded_unlabelled(fitted.encoder, labelled)
     order = RowOrder.of(inputs, targets, labelled.weights)
     inputs, targets = inputs[order.indices], targets[order.indices]
     count = len(inputs)
     standardised = ((targets - fitted.target_shift) / fitted.target_scale).astype(np.float32)
-    before = 0 if epochs is None else fitted.rows  # `fit` is given all rows, `partial_fit` those that have come in
+    before = 0 if epochs is None else fitted.rows  # `fit` is given all rows, `partial_fit` new ones
     if before + count < options.min_rows:
         raise UserError(f"{before + count} rows are fewer than min_rows={options.min_rows}; give more, or lower it")
     rows = padded_rows(inputs, standardised, order, labels_before=before)
@@ -275,15 +277,15 @@ def continue_fit(
         report=report,
         weights=fitted.weights,
     )
-    # Contrast networks anew, as those that know earlier rows alone would call the new ones unlike any.
-    weight = 0.0 if fitted.contrast is None else fitted.contrast.asked_weight
-    every = _Inputs(fitted.encoder, inputs, order, asked, weight)
+    # New contrast networks: the old ones, trained on earlier rows alone, would call the new rows unfamiliar.
+    weight = 0.0 if fitted.contrast is None else fitted.contrast.unlabelled_weight
+    contrast_inputs = _Inputs(fitted.encoder, inputs, order, unlabelled_inputs, weight)
     if before:
         relative = (counts / counts.mean()).astype(np.float32)
-        known = np.concatenate([fitted.training_sample, inputs])
-        known_order = RowOrder(np.arange(len(known)), relative, np.ones(len(known), int))
-        every = _Inputs(fitted.encoder, known, known_order, asked, weight)
-    contrast = fit_contrast(every, options, fitted.spec, seed=seed, report=report)
+        both = np.concatenate([fitted.training_sample, inputs])
+        both_order = RowOrder(np.arange(len(both)), relative, np.ones(len(both), int))
+        contrast_inputs = _Inputs(fitted.encoder, both, both_order, unlabelled_inputs, weight)
+    contrast = fit_contrast(contrast_inputs, options, fitted.spec, seed=seed, report=report)
     total = tuple(int(before + new) for before, new in zip(np.asarray(fitted.steps)[kept], steps[kept], strict=True))
     new = inputs[order.first_copies]
     return fitted._replace(
@@ -292,8 +294,8 @@ def continue_fit(
         steps=total,
         rows=before + labelled.table.num_rows,
         contrast=contrast,
-        unlabelled=0 if asked is None else len(asked),
-        # What was held out at first says nothing of these weights, which may have learned from it.
+        unlabelled=0 if unlabelled_inputs is None else len(unlabelled_inputs),
+        # These weights may have learned from the rows that were held out at first.
         conformal=NOTHING,
         validation=None,
         held_out=None,
@@ -302,13 +304,13 @@ def continue_fit(
 
 
 _STRUCTURE = ("hidden", "activation", "leaky_slope", "noise_floor", "belief_std", "bias_belief")
-"""Settings that say what weights there are, or what they mean."""
+"""Settings that determine the shapes or the meaning of the weights."""
 
 
 def _present_spec(options: FitOptions, spec: Spec, rows: int) -> Spec:
-    """The specification with the present options, if they leave the weights what they are."""
+    """The specification with the present options; raises if the weights do not fit these."""
     settings = options.settings_for(rows)
-    for name in ("method", "trunk"):  # one's own is compared by identity
+    for name in ("method", "trunk"):  # parts of the user's own are compared by identity
         now, was = getattr(options, name), getattr(spec, name)
         if now is not was and not (isinstance(now, str) and now == was):
             raise UserError(_refused(name, now, was))

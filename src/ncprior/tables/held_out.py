@@ -1,4 +1,4 @@
-"""Predictions of held-out rows, and what they say of the scales and shares of the members."""
+"""Predictions of held-out rows, and the scales and shares of members that suit them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -32,11 +32,11 @@ class HeldOutPredictions(NamedTuple):
     copies: np.ndarray  # how many copies of each row there are
     indices: np.ndarray  # of the rows
     familiar: np.ndarray  # [members, n]: 1 for rows at random that do not lie where the member's gap is
-    contrast: np.ndarray | None = None  # [members, 2 * n]: what contrast networks say of them
+    contrast: np.ndarray | None = None  # [members, 2 * n]: output of the contrast networks
     seen_error: float | None = None  # the members' mean squared error on rows that they have learned from
 
     def of(self, members: np.ndarray) -> "HeldOutPredictions":
-        """Those of some members."""
+        """The predictions of some members."""
         return jax.tree.map(lambda leaf: leaf[members], self._replace(seen_error=None))
 
     def best_scales(self) -> tuple[float, float]:
@@ -48,8 +48,8 @@ class HeldOutPredictions(NamedTuple):
     def best_exponent(self, scale: float, pairs: Sequence[np.ndarray]) -> BestExponent:
         """The noise scale and the exponent of the contrast that predict these rows best.
 
-        Rows of a gap are predicted by the members that hold it out, ``pairs``, and rows at random by those that know
-        what is around them.
+        Rows of a gap are predicted by the members that hold it out, ``pairs``, and rows at random by those that
+        were trained on their surroundings.
         """
         assert self.contrast is not None
         assert isinstance(self.prediction, Prediction)

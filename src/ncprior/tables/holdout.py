@@ -1,4 +1,4 @@
-"""Rows that are held out to find out how long to train, and the scores of members on them."""
+"""Rows held out to choose the number of training steps, and the scores of members on them."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class Stopping:
     """Which rows are held out, when members are scored on them, and when training stops."""
 
     gap: float = 0.3
-    """Share of the rows that a member holds out: those with values of a random column in some range, or at one end."""
+    """Share of the rows that a member holds out by the values of a random column: those in a range, or at one end."""
     random: float = 0.1
     """Share of the rows that it holds out at random."""
     gap_share: float = 0.5
@@ -51,12 +51,12 @@ class Stopping:
 
 
 class Holdout(NamedTuple):
-    """Row indices of a member: those that it trains on, those of its gap, and some at random."""
+    """Row indices of a member: those that it trains on, those of its gap, and those held out at random."""
 
     train: np.ndarray
     gap: np.ndarray
     random: np.ndarray
-    random_in_gap: np.ndarray | None = None  # which of the last ones have values as in the gap
+    random_in_gap: np.ndarray | None = None  # which of the random ones have values within the gap
 
 
 def hold_out(
@@ -75,9 +75,8 @@ def hold_out(
         members: How many.
         stopping: Which shares of the rows to hold out.
         rng: Of the draws.
-        equal: Group of each row, counted from 0; rows of a group are held out together or not at all, as a copy in
-            training would give a row away. Where more than half of the rows are in one group there is nothing else to
-            learn from, and groups are ignored.
+        equal: Group of each row, counted from 0; rows of a group are held out together or not at all, as a copy among
+            the training rows would leak the target. If more than half of the rows are in one group, groups are ignored.
         per_gap: Members that share a gap: the first ones, the next ones, and so on.
 
     Returns:
@@ -85,13 +84,13 @@ def hold_out(
     """
     count = len(columns)
     equal = np.arange(count) if equal is None or np.bincount(equal).max() > count / 2 else equal
-    wide, some = int(stopping.gap * count), max(1, int(stopping.random * count))
+    gap_size, num_random = int(stopping.gap * count), max(1, int(stopping.random * count))
     drawn = rng.permutation(equal.max() + 1)
     rank = np.empty_like(drawn)
     rank[drawn] = np.arange(len(drawn))
     order = np.argsort(rank[equal], kind="stable")
-    some = int(np.sum(rank[equal] <= rank[equal[order[some - 1]]]))
-    random, rest = order[:some], order[some:]
+    num_random = int(np.sum(rank[equal] <= rank[equal[order[num_random - 1]]]))
+    random, rest = order[:num_random], order[num_random:]
     parts = []
     random = np.sort(random)
     drawn_columns = rng.permutation(columns.shape[1])
@@ -100,8 +99,8 @@ def hold_out(
         if columns.shape[1] and member % per_gap == 0:
             number = member // per_gap
             column = columns[:, drawn_columns[number % len(drawn_columns)]]
-            start = _start(_PLACES[number % len(_PLACES)], len(rest), wide, rng)
-            inside = rest[np.argsort(column[rest], kind="stable")[start : start + wide]]
+            start = _start(_POSITIONS[number % len(_POSITIONS)], len(rest), gap_size, rng)
+            inside = rest[np.argsort(column[rest], kind="stable")[start : start + gap_size]]
             gap = rest[np.isin(equal[rest], equal[inside])]
             gap = gap if len(gap) < len(rest) else rest[:0]
             ends = (column[gap].min(), column[gap].max()) if len(gap) else (np.inf, -np.inf)
@@ -115,17 +114,17 @@ def hold_out(
     ]
 
 
-_PLACES = ("within", "above", "within", "below")
-"""Where the rows of a gap lie among the values of its column, from one gap to the next."""
+_POSITIONS = ("within", "above", "within", "below")
+"""Where the rows of a gap lie among the values of its column; gaps take these in turn."""
 
 
-def _start(place: str, rows: int, wide: int, rng: np.random.Generator) -> int:
-    """The rank of the first of ``wide`` rows in a gap; a gap within the others has at least a tenth on each side."""
-    last = max(0, rows - wide)
-    if place == "within":
+def _start(position: str, rows: int, size: int, rng: np.random.Generator) -> int:
+    """The rank of the first row of a gap; one ``within`` the values leaves a tenth of the rows on each side."""
+    last = max(0, rows - size)
+    if position == "within":
         side = min(rows // 10, last // 2)
         return int(rng.integers(side, last - side + 1))
-    return last if place == "above" else 0
+    return last if position == "above" else 0
 
 
 def holdout_indices(holdouts: Sequence[Holdout] | None, members: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -146,12 +145,12 @@ def familiar(holdouts: Sequence[Holdout], size: int) -> np.ndarray:
 
     Rows that lie in the gaps of all members count as familiar to all.
     """
-    known = np.ones((len(holdouts), size))
+    outside = np.ones((len(holdouts), size))
     for member, one in enumerate(holdouts):
         if one.random_in_gap is not None:
-            some = one.random_in_gap[:: max(1, -(-len(one.random) // size))]
-            known[member, : len(some)] = ~some
-    return np.where(known.any(0), known, 1.0)
+            in_gap = one.random_in_gap[:: max(1, -(-len(one.random) // size))]
+            outside[member, : len(in_gap)] = ~in_gap
+    return np.where(outside.any(0), outside, 1.0)
 
 
 class Evaluation(NamedTuple):

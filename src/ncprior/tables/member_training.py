@@ -53,12 +53,12 @@ def train_members(
             members, _ = ensemble.train(members, rows, Stretch(labels, first, last))
             done += (last - first) * len(together)
             report(FitProgress("training", int(done), total, None))
-        whole = ensemble.gather(members)
+        gathered = ensemble.gather(members)
         failed = np.concatenate([np.asarray(group.failed) for group in members])
         terms = np.concatenate([np.asarray(group.nonfinite_terms) for group in members])
         for position, i in enumerate(together):
             if failed[position] < 0:
-                trained[int(i)] = take_members(whole, position)
+                trained[int(i)] = take_members(gathered, position)
             else:
                 failures[int(i)] = explain_failure(engine.method, int(failed[position]), int(terms[position]))
     if not trained:

@@ -1,4 +1,4 @@
-"""The schema of a model file: every field of its notes, and the arrays that go with them."""
+"""The schema of a model file: the fields of its notes, and the names and shapes of its arrays."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -52,11 +52,11 @@ class Notes:
     bins: Annotated[int, Range(0, 1024)]
     flat: bool
     steps: tuple[Count, ...]
-    members: Count  # asked for at first; those that failed have no steps
+    members: Count  # of the first fit; those that failed have no steps
     rows: Count
     validation: Validation | None
     unlabelled: Count
-    asked_weight: Annotated[float, Range(0, 1)]  # of contrast networks that know unlabelled rows; 0 if there are none
+    asked_weight: Annotated[float, Range(0, 1)]  # `Contrast.unlabelled_weight`; 0 without such networks
     refitted: bool  # whether the model has learned from the rows whose errors it keeps
     fit_seconds: Annotated[float, Range(0, 1e12)]
     target_names: list[str] | None
@@ -72,9 +72,11 @@ class Notes:
         _require(not self.bins or not own & {"method", "trunk"}, "networks of their user's own have no bins")
         _require(
             not self.asked_weight or self.unlabelled > 0,
-            "there are networks that know unlabelled rows, and no such rows",
+            "there are networks for unlabelled rows, and no such rows",
         )
-        _require(not self.unlabelled or self.contrast is not None, "there are no networks that unlabelled rows are for")
+        _require(
+            not self.unlabelled or self.contrast is not None, "there are unlabelled rows, and no contrast networks"
+        )
         _require(self.outputs == 1 or not self.flat, "several outputs are not flat")
         _require(self.features == len(names), "features are not as many as the encoder's columns")
         _require(self.feature_names in (None, names), "feature_names are not the encoder's")
@@ -201,12 +203,12 @@ def _check_layers(hidden: tuple[int, ...], members: int, shapes: Shapes) -> None
         if match := _LAYER.search(name):
             layer = int(match[1])
             found.add(layer)
-            expected, there = [members, *hidden[max(0, layer - 1) : layer + 1]], list(array.shape)
+            expected, layer_shape = [members, *hidden[max(0, layer - 1) : layer + 1]], list(array.shape)
             if match[2] == "bias":
                 del expected[1:-1]
             elif not layer:
-                del there[1:2]  # the inputs, which are not in the settings
-            fits = layer < len(hidden) and there == expected
+                del layer_shape[1:2]  # the inputs, which are not in the settings
+            fits = layer < len(hidden) and layer_shape == expected
             _require(fits, f"{name} has shape {array.shape}, which is not that of settings.hidden")
     _require(found == set(range(len(hidden))), f"settings.hidden has {len(hidden)} layers, and the file {len(found)}")
 
@@ -222,8 +224,8 @@ def _same(wanted: Shapes, found: Shapes) -> None:
         raise UserError(f"{odd[0]!r:.80} is unknown")
     for name, one in wanted.items():
         if (one.shape, one.dtype) != (found[name].shape, found[name].dtype):
-            there = f"shape {found[name].shape} and type {found[name].dtype}"
-            raise UserError(f"{name} has {there} in place of {one.shape} and {one.dtype}")
+            described = f"shape {found[name].shape} and type {found[name].dtype}"
+            raise UserError(f"{name} has {described} in place of {one.shape} and {one.dtype}")
 
 
 def _require(holds: bool | np.bool_, otherwise: str) -> None:

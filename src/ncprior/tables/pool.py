@@ -34,11 +34,11 @@ from ncprior.tables.constraints import Constraints, PerGroup, costs_in, groups_i
 from ncprior.tables.estimator import NCPRegressor
 
 Key = str | bytes
-"""What tells rows apart: an id, or all that a model sees of a row."""
+"""Identifies a row: its id, or all encoded values of the row."""
 
 
 class Picked(NamedTuple):
-    """The rows that were picked, best first; how many the pool has, and how many of them were excluded."""
+    """The picked rows, best first; the number of rows of the pool, and how many of them were excluded."""
 
     rows: pa.Table
     pool: int
@@ -46,7 +46,7 @@ class Picked(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a pass over a pool or a part of it leaves: rows among which the best are, and how many it went over."""
+    """The result of a pass over a pool or a part of it: rows that include the best, and how many were read."""
 
     kept: Kept | None  # None if there was no piece
     pool: int
@@ -106,11 +106,11 @@ class Picker:
 
     def _columns(self, model: NCPRegressor) -> tuple[list[str] | None, dict[str, pa.DataType]]:
         """The columns to read, and their types in CSV."""
-        own = {self.id_column: pa.string()} if self.id_column else {}
-        known = input_types(model.encoder_)
+        ids = {self.id_column: pa.string()} if self.id_column else {}
+        inputs = input_types(model.encoder_)
         more = {self.cost: pa.float64()} if self.cost else {}
         more |= {self.per.column: pa.string()} if self.per else {}
-        return list(dict.fromkeys([*own, *more, *used_columns(model.encoder_)])) or None, more | known | own
+        return list(dict.fromkeys([*ids, *more, *used_columns(model.encoder_)])) or None, more | inputs | ids
 
     def keys_in(self, model: NCPRegressor, path: Path) -> set[Key]:
         """The `keys` of the rows in a file, such as rows not to pick; rows without an id are left out."""
@@ -123,7 +123,7 @@ class Picker:
         return {one for column in ids for one in column.to_pylist() if one is not None}
 
     def keys(self, model: NCPRegressor, piece: pa.Table, first_row: int = 1) -> list[Key]:
-        """What tells the rows of a piece apart: the id, or else all that the model sees of a row."""
+        """Identifies the rows of a piece: by their ids, or else by all encoded values of a row."""
         if self.id_column is None:
             return [row.tobytes() for row in model.encoder_.transform(piece, first_row=first_row) + np.float32(0)]
         ids = column_values.text(self.id_column, piece[self.id_column])
@@ -203,7 +203,7 @@ class Picker:
         numbers = np.arange(first_row, first_row + table.num_rows, dtype=np.uint64)
         if self.id_column:
             numbers = hashed(map(str, keys))
-        # Rows that cannot be read are told here, by their place in the pool, even if they are not predicted.
+        # Errors name rows by their number in the pool, also where rows are not predicted.
         inputs = model.encoder_.transform(table, first_row=first_row) if self._by_keys else None
         cost = costs_in(table, self.cost, first_row) if self.cost else None
         if self.per:
@@ -211,7 +211,7 @@ class Picker:
         return _Piece(table, numbers, free, first_row, inputs, cost)
 
     def lowest_keys(self, rows: int, excluded: int = 0) -> tuple[float, ...]:
-        """Keys below which no row of a pool of so many rows is among the best, as far as that is known."""
+        """Lower bounds of the keys of the best rows, for a pool of so many rows."""
         if self.acquisition not in RULES:
             return (-math.inf,)
         return candidates.lowest_keys(max(rows - excluded, 0), self.most_compared)
@@ -221,7 +221,7 @@ class Picker:
 
         Args:
             parts: What was found in each.
-            rows: The number of rows of the whole pool that `search` was told, if it was.
+            rows: The number of rows of the whole pool that was given to `search`, if any.
             excluded: How many rows were not to be picked, as there.
 
         Raises:
@@ -244,17 +244,17 @@ class Picker:
         return Found(kept, pool, left_out)
 
     def choose(self, model: NCPRegressor, found: Found) -> Picked:
-        """The best rows of what was found, with what is known about them.
+        """The best of the rows found, with columns of their predictions.
 
         Raises:
             UserError: If they are fewer than ``count``.
         """
         kept = found.kept
         numbers = np.zeros(0, np.uint64) if kept is None else kept.numbers
-        if kept is None or (there := len(np.unique(numbers))) < self.count:
-            there = 0 if kept is None else there
+        if kept is None or (distinct := len(np.unique(numbers))) < self.count:
+            distinct = 0 if kept is None else distinct
             what = "rows that can be picked" if found.excluded or self.id_column or self.per else "rows"
-            raise UserError(f"-n {self.count}: the pool has only {there:,} {what}; ask for fewer")
+            raise UserError(f"-n {self.count}: the pool has only {distinct:,} {what}; ask for fewer")
         if self.acquisition in RULES:
             drawn = candidates.draw(kept, self.most_compared, self.seed)
             compared = kept.take(drawn.rows)
@@ -276,7 +276,7 @@ class Picker:
         return Picked(self._described(model, best), found.pool, found.excluded)
 
     def _reservoir(self) -> Reservoir:
-        """What keeps the best rows; rules see to groups themselves, as they choose among all candidates."""
+        """Keeps the best rows. Rules handle groups themselves, as they choose among all candidates."""
         return Reservoir(self._sizes, None if self.acquisition in RULES else self.per)
 
     def _output_weights(self, model: NCPRegressor) -> np.ndarray | None:
@@ -285,7 +285,7 @@ class Picker:
 
     @property
     def _by_keys(self) -> bool:
-        """Whether rows are kept without being predicted."""
+        """Whether rows are kept without a prediction."""
         return self.acquisition in RULES or self.acquisition == "random"
 
     @property
@@ -342,7 +342,7 @@ class _Piece(NamedTuple):
 
 
 def _above(part: Kept, lowest: tuple[float, ...] | None) -> Kept:
-    """The rows of which one key or another is not too low."""
+    """The rows with at least one key above its lower bound."""
     if lowest is None:
         return part
     worth = (part.keys >= np.array(lowest)).any(1)

@@ -123,9 +123,9 @@ class _Notes:
 def write_part(path: Path, found: Found, search: Search, shard: Shard) -> int:
     """Write what was found in a shard; gives the number of rows that were kept."""
     kept = found.kept or Kept(pa.table({}), np.zeros(0, np.uint64), np.zeros((0, 1)))
-    own = {"number": kept.numbers, **{f"key{i}": keys for i, keys in enumerate(kept.keys.T)}}
-    rows = with_columns(kept.rows, own)
-    notes = _Notes(_FORMAT, search, shard.number, found.pool, found.excluded, tuple(rows.column_names[-len(own) :]))
+    added = {"number": kept.numbers, **{f"key{i}": keys for i, keys in enumerate(kept.keys.T)}}
+    rows = with_columns(kept.rows, added)
+    notes = _Notes(_FORMAT, search, shard.number, found.pool, found.excluded, tuple(rows.column_names[-len(added) :]))
     text = json.dumps(dataclasses.asdict(notes))
     with written(path) as draft, explained(path, pa.ArrowException):
         pq.write_table(rows.replace_schema_metadata({**(rows.schema.metadata or {}), _NOTES: text}), draft)
@@ -142,10 +142,10 @@ def read_search(paths: Sequence[Path]) -> Search:
     seen: dict[int, Path] = {}
     for path in paths:
         notes = _notes(path)
-        ours, theirs = dataclasses.asdict(first), dataclasses.asdict(notes.search)
-        for name, value in theirs.items():
-            if value != ours[name]:
-                what = f"{name.replace('_', ' ')} {value} and that of {paths[0]} {ours[name]}"
+        expected = dataclasses.asdict(first)
+        for name, value in dataclasses.asdict(notes.search).items():
+            if value != expected[name]:
+                what = f"{name.replace('_', ' ')} {value} and that of {paths[0]} {expected[name]}"
                 raise UserError(f"{path}: has the {what}; search all shards of a pool in the same way")
         if notes.shard in seen:
             raise UserError(f"{path}: has shard {notes.shard}, and so has {seen[notes.shard]}; give each one once")
@@ -171,13 +171,13 @@ def read_parts(paths: Sequence[Path]) -> Iterator[Found]:
         yield Found(kept if rows.num_rows else None, notes.rows, notes.excluded)
 
 
-def part_files(places: Sequence[Path]) -> list[Path]:
+def part_files(paths: Sequence[Path]) -> list[Path]:
     """The files of shards: those that are named, and all that are in a folder."""
     found: list[Path] = []
-    for place in places:
-        found += sorted(place.glob("*.parquet")) if place.is_dir() else [place]
+    for path in paths:
+        found += sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not found:
-        raise UserError(f"{places[0]}: no file of a shard is in this folder; give what `suggest --shard` wrote")
+        raise UserError(f"{paths[0]}: no file of a shard is in this folder; give what `suggest --shard` wrote")
     return found
 
 

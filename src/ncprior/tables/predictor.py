@@ -1,4 +1,4 @@
-"""An ensemble that is ready to predict: its weights where programs compute, and one program for all that is asked.
+"""An ensemble that is ready to predict: its weights on the device, and one program for members and contrast networks.
 
 A row alone takes less than a millisecond. Most of it would go into starting programs and into reading trees of weights,
 if contrast networks and members were programs of their own.
@@ -22,13 +22,13 @@ _FEW_ROWS = 16
 
 
 class Weights(NamedTuple):
-    """All numbers that predictions depend on."""
+    """All arrays that predictions depend on."""
 
     members: Network  # on a leading axis
     calibration: Calibration
     contrast: Network | None = None  # contrast networks, on a leading axis
-    asked: Network | None = None  # as many that know unlabelled rows,
-    asked_weight: float = 0.0  # and how much these count
+    with_unlabelled: Network | None = None  # see `Contrast`
+    unlabelled_weight: float = 0.0
 
 
 class Predictor:
@@ -52,8 +52,8 @@ class Predictor:
             members.on_device(weights.members),
             weights.calibration,
             of_contrast(weights.contrast),
-            of_contrast(weights.asked),
-            weights.asked_weight,
+            of_contrast(weights.with_unlabelled),
+            weights.unlabelled_weight,
         )
         # A tuple of arrays is read far faster than a tree of modules.
         leaves, tree = jax.tree.flatten(placed)
@@ -76,12 +76,12 @@ def _program(members: Engine, contrast: Engine | None, tree: jax.tree_util.PyTre
         found: Any = None  # the networks' output; `combined` is also for NumPy arrays
         if contrast is not None and weights.contrast is not None:
             found = contrast.spread_of(weights.contrast, inputs)
-            if weights.asked is not None:
-                found = combined(found, contrast.spread_of(weights.asked, inputs), weights.asked_weight)
+            if weights.with_unlabelled is not None:
+                found = combined(found, contrast.spread_of(weights.with_unlabelled, inputs), weights.unlabelled_weight)
         mixture = members.predict_of(weights.members, weights.calibration, inputs, found)
         return mixture if learned else with_minimum_std(mixture, 1.0)
 
     engines = [members] if contrast is None else [members, contrast]
     texts = [engine.about for engine in engines]
-    own = any(text is None for text in texts)  # parts of the user's own
-    return Program(predict, None if own else f"predict by {texts}, {learned}, {tree}")
+    has_own_parts = any(text is None for text in texts)  # parts of the user's own
+    return Program(predict, None if has_own_parts else f"predict by {texts}, {learned}, {tree}")

@@ -19,7 +19,7 @@ TABLES = Settings(
     clip=10.0,
     remainder="filled",
 )
-"""What suits people's own tables without tuning: a prior that fades as labels come in, and noise of many sizes."""
+"""Settings for people's own tables without tuning: a prior that fades as labels come in, and noise of many sizes."""
 
 CONTRAST = Settings(
     hidden=(64, 64),
@@ -32,4 +32,4 @@ CONTRAST = Settings(
     clip=10.0,
     remainder="filled",
 )
-"""Those of the networks in `ncprior.tables.contrast`."""
+"""Settings of the contrast networks, see `ncprior.tables.contrast`."""

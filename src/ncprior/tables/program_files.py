@@ -39,12 +39,12 @@ def cache_folder() -> Path | None:
 
 def program_folder() -> Path | None:
     """The folder of compiled programs, made if it is not there; None if there can be none that is ours alone."""
-    whole = cache_folder()
-    if whole is None:
+    cache = cache_folder()
+    if cache is None:
         return None
-    folder = whole / "compiled"
+    folder = cache / "compiled"
     try:
-        whole.mkdir(parents=True, exist_ok=True, mode=0o700)
+        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.mkdir(exist_ok=True, mode=0o700)
         reason = _why_unsafe(folder)
     except OSError as error:
@@ -58,10 +58,10 @@ def read_program(folder: Path, key: str) -> bytes | None:
     """A program by its key, or None if there is none; a damaged file is removed."""
     path = folder / f"{key}{_SUFFIX}"
     try:
-        whole = path.read_bytes()
+        content = path.read_bytes()
     except OSError:
         return None
-    digest, program = whole[:32], whole[32:]
+    digest, program = content[:32], content[32:]
     if hashlib.sha256(program).digest() != digest:
         remove_program(folder, key)
         return None

@@ -1,4 +1,4 @@
-"""Why a row is worth a label, in words: where it is unlike all rows that have one, or where networks disagree."""
+"""Why a row is worth a label, in words: it is unlike the labelled rows, or the networks disagree about it."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ from ncprior.tables.fitted import Fitted
 MOST_ROWS = 10_000
 """Rows, at most, for which reasons are found."""
 _FAR = 0.9
-"""A row is far if this share of the labelled rows are closer to their nearest neighbour than it is to its own."""
+"""A row is far if its nearest labelled row is further away than this quantile of nearest-neighbour distances."""
 _MAIN = 0.25
 """Share of a squared distance from which on a column is named."""
 _SAME = 1e-3
@@ -31,21 +31,21 @@ def reasons(fitted: Fitted, rows: pa.Table, uncertainty: np.ndarray, noise: np.n
     names = column_names(fitted.encoder)
     typical = np.quantile(_nearest(labelled, labelled, itself=True)[0], _FAR) if len(labelled) > 1 else 0.0
     distances, nearest = _nearest(inputs, labelled)
-    said = []
+    found = []
     for row, distance, neighbour, unsure, scatter in zip(inputs, distances, nearest, uncertainty, noise, strict=True):
         parts = _main_columns(row - labelled[neighbour], names)
         where = f" in {' and '.join(parts)}" if parts else ""
         if row[-1] > 0:
-            said.append("has a value that no labelled row has" + (f", and is far from them{where}" if parts else ""))
+            found.append("has a value that no labelled row has" + (f", and is far from them{where}" if parts else ""))
         elif distance < _SAME:
-            said.append("has the inputs of a labelled row: its label tells how much labels scatter")
+            found.append("has the inputs of a labelled row: its label tells how much labels scatter")
         elif distance > typical:
-            said.append(f"far from all labelled rows{where}")
+            found.append(f"far from all labelled rows{where}")
         elif unsure > scatter:
-            said.append(f"the networks disagree about it; differs from labelled rows{where or ' little'}")
+            found.append(f"the networks disagree about it; differs from labelled rows{where or ' little'}")
         else:
-            said.append(f"fills a space between labelled rows{where}")
-    return said
+            found.append(f"fills a space between labelled rows{where}")
+    return found
 
 
 def column_names(encoder: Encoder) -> list[str]:

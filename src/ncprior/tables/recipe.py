@@ -1,4 +1,4 @@
-"""Training rows in the form that members learn from: their order and weights, units, input features and noise."""
+"""The training data of members: order and weights of rows, units, input features and noise."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ make gradients that are clipped, and come too seldom for Adam's running means.""
 
 
 class LabelledTable(NamedTuple):
-    """What an estimator is given to learn from."""
+    """The training data as it is given to an estimator."""
 
     table: pa.Table
     targets: np.ndarray  # [rows, outputs]
@@ -152,14 +152,14 @@ def check_rows(
     if count < min_rows:
         raise UserError(
             f"nothing can be learned from {count} sample{'s' if count > 1 else ''} with a target: give at least "
-            f"{min_rows}, or ask for a model that knows nothing with min_rows={count} (--min-rows {count})"
+            f"{min_rows}, or ask for a model that has learned nothing with min_rows={count} (--min-rows {count})"
         )
     if (effective := order.effective_number(np.arange(len(order.indices)))) < min_rows:
         raise UserError(
             f"nothing can be learned from {count} samples whose weights make them worth {effective:.3g} of equal "
             f"weight: give weights that differ less, or ask for it with min_rows={int(effective)}"
         )
-    if inputs.shape[1] == 1:  # the one that says whether something is unexpected
+    if inputs.shape[1] == 1:  # the flag of unexpected values alone
         warnings.warn(
             "no column varies that a model can use: nothing is learned but the mean and the spread of the target",
             stacklevel=6,  # the line that calls `NCPRegressor.fit`
@@ -293,12 +293,12 @@ def table_info(
 
 def for_families(tables: Sequence[TableInfo], families: Sequence[Family]) -> list[TableInfo]:
     """The information of every member: smooth members have no quantile features."""
-    own = list(tables)
+    infos = list(tables)
     for member in (member for family in families if family.name == "smooth" for member in family.members):
-        if (features := own[member].features) is not None:
+        if (features := infos[member].features) is not None:
             smooth = eqx.tree_at(lambda features: features.quantile_scale, features, np.zeros((), np.float32))
-            own[member] = own[member]._replace(features=smooth)
-    return own
+            infos[member] = infos[member]._replace(features=smooth)
+    return infos
 
 
 def make_input_prior(

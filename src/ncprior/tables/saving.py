@@ -62,7 +62,7 @@ def save(path: Path, model: SavedModel, options_of: OptionsOf) -> None:
     arrays = _named(fitted.weights, "weights")
     if fitted.contrast is not None:
         arrays |= _named(fitted.contrast.weights, "contrast")
-        arrays |= {} if fitted.contrast.asked is None else _named(fitted.contrast.asked, "asked")
+        arrays |= {} if fitted.contrast.with_unlabelled is None else _named(fitted.contrast.with_unlabelled, "asked")
     arrays |= {f"calibration.{name}": array for name, array in fitted.calibration._asdict().items()}
     arrays |= {"shift": fitted.target_shift, "scale": fitted.target_scale}
     arrays |= {
@@ -87,7 +87,7 @@ def save(path: Path, model: SavedModel, options_of: OptionsOf) -> None:
         "rows": fitted.rows,
         "validation": fitted.validation,
         "unlabelled": fitted.unlabelled,
-        "asked_weight": 0.0 if fitted.contrast is None else fitted.contrast.asked_weight,
+        "asked_weight": 0.0 if fitted.contrast is None else fitted.contrast.unlabelled_weight,
         "refitted": fitted.conformal.refitted,
         "fit_seconds": fitted.seconds,
         "target_names": fitted.target_names,

@@ -86,17 +86,17 @@ class Scores:
                     truth[:, i] = column_values.numbers(name, table[name], first_row)[0]
                 except UserError as error:
                     self.not_scored[name] = str(error)
-        known = ~np.isnan(truth)
-        if not known.any():
+        present = ~np.isnan(truth)
+        if not present.any():
             return
-        filled = np.where(known, truth, 0)
+        filled = np.where(present, truth, 0)
         density = prediction.log_prob(filled[:, 0] if prediction.flat else filled).reshape(truth.shape)
         for i, name in enumerate(self.targets):
             suffix = f"_{name}" if len(self.targets) > 1 else ""
             mean, lower, upper = (columns[f"{part}{suffix}"] for part in ("mean", "lower", "upper"))
             y = filled[:, i]
             sums = np.stack([np.ones(len(y)), (y - mean) ** 2, density[:, i], (lower <= y) & (y <= upper)])
-            self.sums[name] += sums[:, known[:, i]].sum(axis=1)
+            self.sums[name] += sums[:, present[:, i]].sum(axis=1)
 
     def merge(self, others: "Scores") -> None:
         """Add the sums of a unit that comes after these."""
@@ -170,9 +170,9 @@ class Job:
             totals.unlike_rows += int((columns["familiarity"] < UNLIKE).sum())
             totals.rows += piece.num_rows
             first_row += piece.num_rows
-            whole = with_columns(piece, columns)
-            totals.columns = whole.column_names[-len(columns) :]
-            yield whole
+            extended = with_columns(piece, columns)
+            totals.columns = extended.column_names[-len(columns) :]
+            yield extended
 
 
 @dataclass(frozen=True)
@@ -229,10 +229,10 @@ def predict_units(
         shown_rows: How many first rows to give back.
         advance: Called with the number of rows of every unit that is done.
     """
-    places = [None if folder is None else unit_file(folder, number) for number in range(len(units))]
+    files = [None if folder is None else unit_file(folder, number) for number in range(len(units))]
     tasks = [
         UnitTask(job, unit, first, place, shown_rows)
-        for unit, first, place in zip(units, first_rows(units), places, strict=True)
+        for unit, first, place in zip(units, first_rows(units), files, strict=True)
     ]
     done: dict[int, UnitDone] = {}
     for number, one in engine.run(predict_unit, tasks):

@@ -31,7 +31,7 @@ _KINDS = {"double": "a number", "bool": "true or false", "date32": "a date", "ti
 
 
 class _Beginning(NamedTuple):
-    """What the first block of a file says."""
+    """The beginning of a file: header, types and settings that follow from its first block."""
 
     names: list[str]
     first: list[pa.Array] | None  # of each column; None if there are no rows
@@ -49,7 +49,7 @@ def _dialect(file: Path, changed: int, size: int, options: DialectOptions) -> Di
     with _source(file) as source:
         sample = source.read(SAMPLE + 1)
     tabs = ".tsv" in [suffix.lower() for suffix in file.suffixes]
-    return detect(file, sample[:SAMPLE], whole=len(sample) <= SAMPLE, options=options, tabs=tabs)
+    return detect(file, sample[:SAMPLE], complete=len(sample) <= SAMPLE, options=options, tabs=tabs)
 
 
 @contextmanager
@@ -117,10 +117,10 @@ def merged(schemas: Sequence[pa.Schema]) -> pa.Schema:
         for wide, narrow in ((pa.float64(), pa.int64()), (pa.timestamp("us"), pa.date32())):
             kinds = {wide} if kinds == {wide, narrow} else kinds
         kind = pa.string() if len(kinds) > 1 else next(iter(kinds), pa.null())
-        told = sorted(
+        described = sorted(
             filter(None, (one.metadata and one for one in found)), key=lambda one: not text_columns.written(one).bounds
         )
-        fields.append(pa.field(name, kind, metadata=told[0].metadata if told else None))
+        fields.append(pa.field(name, kind, metadata=described[0].metadata if described else None))
     return pa.schema(fields, metadata=schemas[0].metadata)
 
 

@@ -38,7 +38,7 @@ _CLEARLY = 0.05
 
 @dataclass(frozen=True)
 class DialectOptions:
-    """What is known about text files beforehand; None and nothing are found out.
+    """Options for reading text files; what is None or empty is detected.
 
     Attributes:
         separator: ``,``, ``;``, ``|``, a tab, or a blank for any number of blanks.
@@ -108,10 +108,10 @@ class Dialect:
 
     def in_words(self) -> str:
         """What is not as in plain CSV, as one line for people; nothing if all is plain."""
-        said = [_SEPARATORS.get(self.separator, repr(self.separator))] if self.separator != "," else []
-        said += ["decimal commas"] if self.decimal == "," and self.separator != "," else []
-        said += [_ENCODINGS.get(self.encoding, self.encoding)] if self.encoding not in ("utf-8", "utf-8-sig") else []
-        line = f"read with {_listed(said)}" if said else ""
+        notes = [_SEPARATORS.get(self.separator, repr(self.separator))] if self.separator != "," else []
+        notes += ["decimal commas"] if self.decimal == "," and self.separator != "," else []
+        notes += [_ENCODINGS.get(self.encoding, self.encoding)] if self.encoding not in ("utf-8", "utf-8-sig") else []
+        line = f"read with {_listed(notes)}" if notes else ""
         more = [f"names from line {self.header}"] if self.header > 1 else []
         more += ["no header"] if self.header == 0 else []
         more += ["units in the line under it"] if self.units else []
@@ -123,13 +123,13 @@ _ENCODINGS = {"cp1252": "Windows-1252 letters", "latin-1": "Latin-1 letters", "u
 _ENCODINGS |= {"utf-16-le": "UTF-16 letters", "utf-16-be": "UTF-16 letters"}
 
 
-def detect(file: object, sample: bytes, *, whole: bool, options: DialectOptions, tabs: bool = False) -> Dialect:
+def detect(file: object, sample: bytes, *, complete: bool, options: DialectOptions, tabs: bool = False) -> Dialect:
     """The dialect of a file, by its beginning.
 
     Args:
         file: What it is called in messages.
         sample: Its first bytes.
-        whole: Whether these are all.
+        complete: Whether these are all bytes of the file.
         options: What is known.
         tabs: Whether its name says that tabs separate columns.
 
@@ -137,9 +137,9 @@ def detect(file: object, sample: bytes, *, whole: bool, options: DialectOptions,
         UserError: If it is no text, has no header, or fits more than one dialect.
     """
     encoding = options.encoding or _encoding(file, sample)
-    text = _decoded(file, sample, encoding, whole=whole)
-    layout = _layout_of(file, text, options, whole=whole, tabs=tabs)
-    if whole and (line := never_closed(text, layout.separator)):
+    text = _decoded(file, sample, encoding, complete=complete)
+    layout = _layout_of(file, text, options, complete=complete, tabs=tabs)
+    if complete and (line := never_closed(text, layout.separator)):
         raise UserError(f"{file}: line {line} has a quotation mark that is never closed; close it, or take it out")
     found = _signs(layout.rows)
     decimal: cell_numbers.Decimal = options.decimal or (next(iter(found)) if len(found) == 1 else "")
@@ -186,25 +186,29 @@ def _encoding(file: object, sample: bytes) -> str:
     return "latin-1"
 
 
-def _decoded(file: object, sample: bytes, encoding: str, *, whole: bool) -> str:
+def _decoded(file: object, sample: bytes, encoding: str, *, complete: bool) -> str:
     try:
-        text = codecs.getincrementaldecoder(encoding)().decode(sample, final=whole)
+        text = codecs.getincrementaldecoder(encoding)().decode(sample, final=complete)
     except UnicodeDecodeError as error:
         raise UserError(f"{file}: has letters that are not {encoding}; give another --encoding") from error
     return text.removeprefix("\ufeff")
 
 
-def _layout_of(file: object, text: str, options: DialectOptions, *, whole: bool, tabs: bool) -> Layout:
+def _layout_of(file: object, text: str, options: DialectOptions, *, complete: bool, tabs: bool) -> Layout:
     """The one layout that fits."""
     given = options.separator
     if given is None and text.startswith("sep=") and len(text) > 4:  # how Excel is told
         given = text[4]
     tried = [given] if given else ["\t"] if tabs else [",", ";", "\t", "|"]
-    found = [layout for sign in tried if (layout := _divided(file, text, sign, options, whole=whole))]
+    found = [layout for sign in tried if (layout := _divided(file, text, sign, options, complete=complete))]
     wide = [layout for layout in found if len(layout.names) > 1]
     if not wide and tabs:
-        return _layout_of(file, text, options, whole=whole, tabs=False)
-    if not given and all(map(_without_names, wide)) and (blanks := _divided(file, text, BLANKS, options, whole=whole)):
+        return _layout_of(file, text, options, complete=complete, tabs=False)
+    if (
+        not given
+        and all(map(_without_names, wide))
+        and (blanks := _divided(file, text, BLANKS, options, complete=complete))
+    ):
         wide += [blanks] if len(blanks.names) > 1 else []
     first = min((layout.header or 0 for layout in wide), default=0)
     wide = sorted((layout for layout in wide if layout.header in (None, first)), key=lambda layout: -layout.typed)
@@ -224,13 +228,13 @@ def _without_names(layout: Layout) -> bool:
     return (layout.header or 0) > 1 and any(map(is_number, layout.names))
 
 
-def _divided(file: object, text: str, separator: str, options: DialectOptions, *, whole: bool) -> Layout | None:
+def _divided(file: object, text: str, separator: str, options: DialectOptions, *, complete: bool) -> Layout | None:
     """The layout with this separator; None if it does not fit."""
     if separator not in text and separator != BLANKS and options.separator is None and separator != ",":
         return None
     lines = iter(io.StringIO(text, newline=""))
     found = [record for _, record in zip(range(_MOST_RECORDS + 1), records(lines, separator), strict=False)]
-    if len(found) > _MOST_RECORDS or (not whole and len(found) > 1):
+    if len(found) > _MOST_RECORDS or (not complete and len(found) > 1):
         found = found[:-1]  # which may be cut off
     found = [one for one in found if not one.cells[0].startswith("sep=") or one.line > 1]
     return laid_out(file, found, separator, options.header_row)

@@ -186,8 +186,8 @@ def cell_at(row: Record, place: int) -> str:
 
 def _is_full(row: Sequence[str]) -> bool:
     """Whether a row is no title: a spreadsheet fills the line of a title up with separators."""
-    there = sum(bool(cell.strip()) for cell in row)
-    return 2 * there > len(row) or there == len(row) - 1
+    filled = sum(bool(cell.strip()) for cell in row)
+    return 2 * filled > len(row) or filled == len(row) - 1
 
 
 def counted(values: int) -> str:
@@ -220,5 +220,5 @@ def _numeric(row: Sequence[str]) -> bool:
 
 def is_numeric(column: Sequence[str]) -> bool:
     """Whether nearly all of a column is numbers."""
-    there = [cell for cell in column if cell and not (cells.looks_typed(cell) and not is_number(cell))]
-    return bool(there) and sum(map(is_number, there)) >= _CONSISTENT * len(there)
+    filled = [cell for cell in column if cell and not (cells.looks_typed(cell) and not is_number(cell))]
+    return bool(filled) and sum(map(is_number, filled)) >= _CONSISTENT * len(filled)

@@ -133,8 +133,8 @@ def arrow_type(first: pa.Array, given: pa.DataType | None) -> pa.DataType:
         kind = kind.value_type
     if pa.types.is_integer(kind):
         # Numbers that large are identifiers, which rounding would confuse.
-        whole = pa.types.is_integer(first.type)
-        large = whole and any(abs(end) > _EXACT for end in pc.min_max(first).as_py().values())
+        is_integer = pa.types.is_integer(first.type)
+        large = is_integer and any(abs(end) > _EXACT for end in pc.min_max(first).as_py().values())
         return first.type if large else pa.float64()
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return pa.float64()

@@ -351,5 +351,5 @@ def norm_of_parts(grads: PyTree, split: list[bool]) -> Array:
     """
     squares = [sum_of_squares(leaf) for leaf in jax.tree.leaves(grads)]
     parts = sum((square for square, is_part in zip(squares, split, strict=True) if is_part), jnp.zeros(()))
-    whole = sum((square for square, is_part in zip(squares, split, strict=True) if not is_part), jnp.zeros(()))
-    return jnp.sqrt(jax.lax.psum(parts, _AXIS) + whole)
+    total_square = sum((square for square, is_part in zip(squares, split, strict=True) if not is_part), jnp.zeros(()))
+    return jnp.sqrt(jax.lax.psum(parts, _AXIS) + total_square)

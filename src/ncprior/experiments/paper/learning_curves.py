@@ -50,11 +50,11 @@ class Config:
     """Where the data comes from, for experiments with a choice."""
 
     def __post_init__(self) -> None:
-        known = methods(self.settings)
+        available = methods(self.settings)
         for name in self.methods:
             base, variant = split_name(name)
-            if base not in known:
-                raise UserError(f"unknown method {base!r}: choose from {', '.join(known)}")
+            if base not in available:
+                raise UserError(f"unknown method {base!r}: choose from {', '.join(available)}")
             if variant in ABLATIONS and base != "bbb+ncp":
                 raise UserError(f"{name!r}: {variant} is a variant of bbb+ncp alone")
             same = variant in ABLATIONS and ABLATIONS[variant].change(self.settings) == self.settings
@@ -63,7 +63,7 @@ class Config:
             if variant and variant not in ABLATIONS and variant not in SCORES:
                 raise UserError(f"unknown acquisition {variant!r}: choose from {', '.join(SCORES)}")
         if not self.methods:
-            raise UserError(f"no method given: choose from {', '.join(known)}")
+            raise UserError(f"no method given: choose from {', '.join(available)}")
         check_limits(seeds=self.seeds)
         if self.acquisition is not None and self.acquisition not in SCORES:
             raise UserError(f"unknown acquisition {self.acquisition!r}: choose from {', '.join(SCORES)}")

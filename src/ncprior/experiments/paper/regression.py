@@ -55,12 +55,12 @@ class Config:
     """Number of training rows to use, drawn at random; None for all."""
 
     def __post_init__(self) -> None:
-        known = methods(self.settings)
+        available = methods(self.settings)
         for name in self.methods:
-            if name not in known:
-                raise UserError(f"unknown method {name!r}: choose from {', '.join(known)}")
+            if name not in available:
+                raise UserError(f"unknown method {name!r}: choose from {', '.join(available)}")
         if not self.methods:
-            raise UserError(f"no method given: choose from {', '.join(known)}")
+            raise UserError(f"no method given: choose from {', '.join(available)}")
         check_limits(seeds=self.seeds)
         if self.settings.remainder == "filled":
             raise UserError("remainder=filled is not for networks on all rows: choose smaller or dropped")

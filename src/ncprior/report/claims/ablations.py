@@ -42,5 +42,5 @@ def ablation_claims(records: Records) -> list[Claim]:
 
 
 def _compared(found: Final, *names: str) -> str:
-    said = (f"{title(one)} {median(found[one]['test_rmse'])} and {median(found[one]['test_nlpd'])}" for one in names)
-    return f"median RMSE and NLPD: {', '.join(said)}"
+    medians = (f"{title(one)} {median(found[one]['test_rmse'])} and {median(found[one]['test_nlpd'])}" for one in names)
+    return f"median RMSE and NLPD: {', '.join(medians)}"

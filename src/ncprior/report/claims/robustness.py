@@ -115,8 +115,8 @@ def _range(settings: Sequence[np.ndarray]) -> str:
     """The lowest and the highest median over the seeds among the settings, and how many runs failed."""
     runs = np.concatenate(settings)
     medians = [np.median(values[~np.isnan(values)]) for values in settings if not np.isnan(values).all()]
-    said = "none" if not medians else rounded(min(medians))
+    shown = "none" if not medians else rounded(min(medians))
     if medians and max(medians) > min(medians):
-        said += f" to {rounded(max(medians))}"
+        shown += f" to {rounded(max(medians))}"
     failed = int(np.isnan(runs).sum())
-    return f"{said} ({failed} of {len(runs)} runs failed)" if failed else said
+    return f"{shown} ({failed} of {len(runs)} runs failed)" if failed else shown

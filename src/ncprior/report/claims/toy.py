@@ -72,9 +72,9 @@ def measure_bands(records: Records, name: str) -> BandMeasures:
     x, y, inside, failed = data["x"], data["y"], data["train"], failed_runs(records, name)
     rows = []
     for seed in np.unique(curves["seed"]):
-        own = curves["seed"] == seed
+        of_seed = curves["seed"] == seed
         mean, noise, uncertainty = (
-            np.interp(x, curves["x"][own], curves[key][own]) for key in ("mean", "noise", "uncertainty")
+            np.interp(x, curves["x"][of_seed], curves[key][of_seed]) for key in ("mean", "noise", "uncertainty")
         )
         std = np.hypot(noise, uncertainty)
         if seed in failed or not np.isfinite(mean + std).all():
@@ -160,8 +160,8 @@ def best_test_nlpd(columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarr
     """The lowest test NLPD of each seed and the epoch of it, from recorded metrics; NaN for a seed without any."""
     best, when = [], []
     for seed in np.unique(columns["seed"]):
-        own = (columns["seed"] == seed) & ~np.isnan(columns["test_nlpd"])
-        values = columns["test_nlpd"][own]
+        of_seed = (columns["seed"] == seed) & ~np.isnan(columns["test_nlpd"])
+        values = columns["test_nlpd"][of_seed]
         best.append(values.min() if len(values) else np.nan)
-        when.append(columns["epoch"][own][values.argmin()] if len(values) else np.nan)
+        when.append(columns["epoch"][of_seed][values.argmin()] if len(values) else np.nan)
     return np.array(best, float), np.array(when, float)

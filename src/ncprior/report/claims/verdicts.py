@@ -110,6 +110,6 @@ def rounded(value: float, digits: int = 3) -> str:
 def median(values: np.ndarray, digits: int = 3) -> str:
     """The median over the seeds that finished, as text, with the number of seeds that failed if there are any."""
     finished = values[~np.isnan(values)]
-    said = rounded(float(np.median(finished)), digits) if len(finished) else "none"
+    shown = rounded(float(np.median(finished)), digits) if len(finished) else "none"
     failed = len(values) - len(finished)
-    return f"{said} ({failed} of {len(values)} seeds failed)" if failed else said
+    return f"{shown} ({failed} of {len(values)} seeds failed)" if failed else shown
