@@ -41,7 +41,7 @@ def _column(name: str, values: pa.ChunkedArray, kind: str, first_row: int) -> pa
         return column_values.text(name, values)
     if kind == "date":
         days, missing = column_values.days(name, values, first_row)
-        since = days[:, 0].astype(np.int64) * _DAY + np.round(days[:, 1] * _DAY).astype(np.int64)
+        since = days.day * _DAY + np.round(days.fraction * _DAY).astype(np.int64)
         return pa.array(since, mask=missing).cast(pa.timestamp("us"))
     numbers, missing = column_values.numbers(name, values, first_row, kind)
     if kind == "flag":

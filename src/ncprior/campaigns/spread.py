@@ -50,8 +50,8 @@ def spread_rows(pool: Pool, labelled: Mapping[str, Inputs], count: int = COUNT) 
 
 def _ranks(rows: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     """Ranks of values among those of the candidates, column by column, from 0 to 1."""
-    below = [
-        np.searchsorted(column, values, side) for values, column in zip(rows.T, ordered.T, strict=True)
-        for side in ("left", "right")
-    ]  # fmt: skip
-    return (np.array(below[::2]) + np.array(below[1::2])).T / (2 * len(ordered))
+    ranks = [
+        np.searchsorted(column, values, "left") + np.searchsorted(column, values, "right")
+        for values, column in zip(rows.T, ordered.T, strict=True)
+    ]
+    return np.array(ranks).T / (2 * len(ordered))

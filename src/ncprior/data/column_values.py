@@ -5,7 +5,7 @@ row and the value if that cannot be done.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -101,11 +101,18 @@ def text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.timestamp(column.type.unit, "UTC")).cast(pa.large_string())
 
 
-def days(name: str, column: pa.ChunkedArray, first_row: RowNumbers) -> tuple[np.ndarray, np.ndarray]:
+class Days(NamedTuple):
+    """Points in time: whole days since 1970, and the fraction of the day."""
+
+    day: np.ndarray
+    fraction: np.ndarray
+
+
+def days(name: str, column: pa.ChunkedArray, first_row: RowNumbers) -> tuple[Days, np.ndarray]:
     """Read a column as dates, in UTC. A time without a date is on 1 January 1970. ISO dates in text are converted.
 
     Returns:
-        Days since 1970 and fraction of the day ``[rows, 2]``, and where they are missing.
+        The points in time, and where they are missing.
     """
     column = decoded(name, column)
     if _is_text(column.type):
@@ -119,8 +126,8 @@ def days(name: str, column: pa.ChunkedArray, first_row: RowNumbers) -> tuple[np.
         per_day = _DAY * _PER_SECOND[column.type.unit]
     width = pa.int32() if column.type.bit_width == 32 else pa.int64()
     since = column.cast(width).cast(pa.int64()).fill_null(0).to_numpy()
-    whole, rest = np.divmod(since, per_day)
-    return np.stack([whole, rest / per_day], axis=1), missing_in(column)
+    day, rest = np.divmod(since, per_day)
+    return Days(day, rest / per_day), missing_in(column)
 
 
 def check_commas(name: str, different: pa.Array) -> None:

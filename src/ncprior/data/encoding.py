@@ -393,11 +393,11 @@ def _measured(
         numbers, missing = column_values.numbers(name, values, first_row, kind)
         return {"value": numbers}, missing
     days, missing = column_values.days(name, values, first_row)
-    day = days[:, 0].astype(np.int64).astype("datetime64[D]")
+    day = days.day.astype("datetime64[D]")
     of_year = (day - day.astype("datetime64[Y]").astype("datetime64[D]")).astype(np.int64)
-    weekday = (days[:, 0] + 3) % 7  # the first of January 1970 was a Thursday
-    cycles = (of_year / 365.25, weekday / 7, days[:, 1])
-    return {"trend": days.sum(1), **dict(zip(_CYCLES, cycles, strict=True))}, missing
+    weekday = (days.day + 3) % 7  # the first of January 1970 was a Thursday
+    cycles = (of_year / 365.25, weekday / 7, days.fraction)
+    return {"trend": days.day + days.fraction, **dict(zip(_CYCLES, cycles, strict=True))}, missing
 
 
 def _encode(column: Column, values: pa.ChunkedArray, out: np.ndarray, first_row: RowNumbers) -> np.ndarray:

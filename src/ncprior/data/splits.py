@@ -78,7 +78,7 @@ def time_split(name: str, column: pa.ChunkedArray) -> Split:
         raise UserError(f"column {name!r} holds neither dates nor numbers; choose one that does for the split by time")
     if kind == "date":
         days, missing = column_values.days(name, column, 1)
-        values = days.sum(1)
+        values = days.day + days.fraction
     else:
         values, missing = column_values.numbers(name, column, 1)
     values = np.where(missing, np.nan, values)

@@ -2,26 +2,28 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from ncprior.core.prediction import Prediction, Predictive, add_uncertainty, heavy_tailed
 from ncprior.tables.compiled import Program
 
+Values = TypeVar("Values", Array, np.ndarray)
+
 EXPONENT = 1.5
-"""The exponent of what contrast networks say where nothing was held out, and the one that it stays close to where
-held-out rows tell little."""
+"""Exponent of the contrast if no rows are held out; with few held-out rows, it stays close to this."""
 
 
 _LARGEST_CONTRAST = 1e4
-"""What contrast networks say at most: as they extrapolate, it grows on with the inputs."""
+"""Largest contrast: the output of contrast networks grows with the inputs as they extrapolate."""
 
 
-def power(contrast: Any, exponent: Any) -> Any:
+def power(contrast: Values, exponent: ArrayLike) -> Values:
     """``contrast^exponent`` up to a contrast of 1, which is what the prior teaches far from the data.
 
     Further away, where contrast networks extrapolate, it is the contrast itself.
@@ -43,7 +45,7 @@ class Calibration(NamedTuple):
     uncertainty_scale: np.ndarray  # and of the uncertainty
     share: np.ndarray  # sums to 1
     contrast_scale: np.ndarray  # uncertainty far from the data by the contrast networks; 0 without them
-    contrast_exponent: np.ndarray  # of what these say: the larger, the less uncertain near the data
+    contrast_exponent: np.ndarray  # of the contrast: the larger, the less uncertain near the data
 
     @classmethod
     def equal(cls, members: int) -> "Calibration":
@@ -54,7 +56,7 @@ class Calibration(NamedTuple):
     def apply(self, predictions: Predictive, contrast: np.ndarray | None = None) -> Predictive:
         """The members' predictions ``[members, rows, outputs]`` with noise and uncertainty scaled.
 
-        ``contrast`` ``[rows]``, or ``[members, rows]``, is what contrast networks say of the rows; see `contrast_std`.
+        ``contrast`` ``[rows]``, or ``[members, rows]``, is the output of contrast networks; see `contrast_std`.
         """
         scales = Calibration(*(part[:, None, None] for part in self))
         scaled = predictions.inflate(scales.noise_scale, scales.uncertainty_scale)
@@ -63,9 +65,9 @@ class Calibration(NamedTuple):
         assert isinstance(scaled, Prediction)
         return add_uncertainty(scaled, scales.contrast_std(np.asarray(contrast)[..., None]))
 
-    def contrast_std(self, contrast: Any) -> Any:
-        """The uncertainty of rows of which contrast networks say this: ``scale * contrast^exponent``."""
-        return self.contrast_scale * power(contrast, self.contrast_exponent)
+    def contrast_std(self, contrast: Values) -> Values:
+        """The uncertainty of rows with this contrast: ``scale * contrast^exponent``."""
+        return power(contrast, self.contrast_exponent) * self.contrast_scale
 
     def with_contrast(self, scale: float) -> "Calibration":
         """The calibration with this uncertainty far from the data, in standard deviations of the target."""
@@ -73,8 +75,8 @@ class Calibration(NamedTuple):
 
     def of(self, members: np.ndarray) -> "Calibration":
         """The calibration of some members, their shares scaled to sum to 1."""
-        some = Calibration(*(part[members] for part in self))
-        return some._replace(share=some.share / some.share.sum())
+        subset = Calibration(*(part[members] for part in self))
+        return subset._replace(share=subset.share / subset.share.sum())
 
 
 _NOISE_SCALES, _UNCERTAINTY_SCALES = 2.0 ** np.arange(-0.6, 1.6, 0.15), 2.0 ** np.arange(0.0, 2.6, 0.5)
@@ -82,8 +84,8 @@ _NOISE_SCALES, _UNCERTAINTY_SCALES = 2.0 ** np.arange(-0.6, 1.6, 0.15), 2.0 ** n
 than held-out ones, which would undo the prior where noise alone explains them."""
 
 _EQUAL_SHARES_BONUS = 0.05
-"""What equal shares are worth, in nats: new rows are further from the data than held-out ones. With few rows they are
-worth as much as one row more."""
+"""Bonus for equal shares, in nats: new rows are further from the data than held-out ones. With few rows the bonus is
+that of one row more."""
 
 _MIN_LOG_DENSITY = -1e6
 """Stands for log densities that are not finite."""
@@ -112,19 +114,19 @@ def best_scales(prediction: Predictive, targets: np.ndarray, weights: np.ndarray
 
 
 _EXPONENTS = 2.0 ** np.arange(-1.0, 2.6, 0.25)
-"""Exponents of what contrast networks say to choose from."""
+"""Exponents of the contrast to choose from."""
 
 _NOISE_FACTORS = 2.0 ** np.arange(-1.0, 1.1, 0.25)
 """Noise scales to choose from, in units of the expected one."""
 
 _NOISE_PULL, _EXPONENT_PULL = 0.1, 0.03
-"""What a factor of e from the expected noise scale, and from `EXPONENT` with few held-out rows, costs in nats."""
+"""Cost in nats of a factor of e from the expected noise scale, and from `EXPONENT` with few held-out rows."""
 
 _PULL_ROWS = 100
-"""Held-out rows with which that of the exponent costs half as much."""
+"""Number of held-out rows with which the second cost is halved."""
 
 _FEW_ROWS = 4
-"""Held-out rows that count half when they say how large the noise is."""
+"""Number of held-out rows with which the correction of the noise is half of what these rows suggest."""
 
 
 class SquaredErrors(NamedTuple):
@@ -151,7 +153,7 @@ class SquaredErrors(NamedTuple):
 
 
 class ContrastFit(NamedTuple):
-    """Held-out rows by which a noise scale and an exponent are chosen: ``[members, rows, outputs]`` unless said."""
+    """Held-out rows by which a noise scale and an exponent are chosen: ``[members, rows, outputs]`` unless noted."""
 
     prediction: Prediction
     targets: np.ndarray
@@ -187,7 +189,7 @@ class BestExponent(NamedTuple):
 
     noise_scale: float
     exponent: float
-    score: float = 0.0  # mean log density, less what the distance from the defaults costs
+    score: float = 0.0  # mean log density, less the cost of the distance from the defaults
 
 
 def best_exponent(held: ContrastFit, scale: float, expected_noise: float) -> BestExponent:

@@ -15,12 +15,12 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 from jax import monitoring
 from jax.experimental.serialize_executable import deserialize_and_load, serialize
+from jaxtyping import PyTree
 
 from ncprior.tables.program_files import program_folder, read_program, remove_program, write_program
 
@@ -61,7 +61,7 @@ class Program:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., PyTree],
         about: str | None,
         *,
         donate: Sequence[int] = (),
@@ -69,20 +69,20 @@ class Program:
     ) -> None:
         self._jit = jax.jit(function, donate_argnums=tuple(donate), static_argnames=tuple(static))
         self._about = about
-        self._compiled: dict[Hashable, Callable[..., Any]] = {}
+        self._compiled: dict[Hashable, Callable[..., PyTree]] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, *args: Any, **static: Any) -> Any:
+    def __call__(self, *args: PyTree, **static: object) -> PyTree:
         """The function's result."""
         if not _is_ours(jax.tree.leaves(args)):
             return self._jit(*args, **static)
         return self._compiled_for(args, static)(*args)
 
-    def bind(self, first: Any) -> Callable[[np.ndarray], Any]:
+    def bind(self, first: PyTree) -> Callable[[np.ndarray], PyTree]:
         """The function of its second argument, an array, with the first one given, which is looked at only once."""
-        found: dict[Hashable, Callable[..., Any]] = {}
+        found: dict[Hashable, Callable[..., PyTree]] = {}
 
-        def call(array: np.ndarray) -> Any:
+        def call(array: np.ndarray) -> PyTree:
             if not _is_ours([array]):
                 return self._jit(first, array)
             signature = (array.shape, array.dtype, _settings())
@@ -92,7 +92,7 @@ class Program:
 
         return call
 
-    def _compiled_for(self, args: tuple[Any, ...], static: dict[str, Any]) -> Callable[..., Any]:
+    def _compiled_for(self, args: tuple[PyTree, ...], static: dict[str, object]) -> Callable[..., PyTree]:
         """The compiled program for arguments of these shapes."""
         leaves, tree = jax.tree.flatten(args)
         signature = (tree, tuple(_shape(leaf) for leaf in leaves), tuple(static.items()), _settings())
@@ -104,7 +104,7 @@ class Program:
                     program = self._compiled[signature] = self._make(args, static)
         return program
 
-    def _make(self, args: tuple[Any, ...], static: dict[str, Any]) -> Callable[..., Any]:
+    def _make(self, args: tuple[PyTree, ...], static: dict[str, object]) -> Callable[..., PyTree]:
         """Makes that program: from its file if there is one."""
         folder, machine = program_folder(), _machine()
         if folder is None or machine is None:
@@ -179,9 +179,9 @@ def _is_ours(leaves: Sequence[object]) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
 
 
-def _shape(leaf: Any) -> tuple[object, ...]:
+def _shape(leaf: object) -> tuple[object, ...]:
     """What a program has to know of an argument."""
-    if hasattr(leaf, "dtype"):
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
         return leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)
     return (type(leaf),)
 

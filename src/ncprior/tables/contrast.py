@@ -1,4 +1,5 @@
-"""Networks that say how unlike the training rows a row is: a noise contrastive prior, learned from inputs alone.
+"""Contrast networks: a noise contrastive prior, learned from inputs alone, that measures how unlike the training rows
+a row is.
 
 They are BBB+NCP for a target that is always 0, with a known noise. The likelihood makes their belief certain at the
 training rows, the prior makes it as uncertain as the output prior at noised ones, and there is no mean to be moved. At
@@ -30,7 +31,7 @@ STEPS = 1_500
 """Steps of training. There is nothing to overfit: noised rows are drawn anew for each of them."""
 
 _MANY_NUMBERS = 1_024
-"""Numbers in a row above which there are fewer steps: noise with the covariance of so many takes long."""
+"""Numbers in a row above which there are fewer steps: noise with so large a covariance is slow to draw."""
 
 
 NETWORKS, SEARCHING_NETWORKS = 4, 1
@@ -43,7 +44,7 @@ def training_steps(numbers: int) -> int:
 
 
 class KnownNoise(eqx.Module):
-    """The head ``noise`` of a network whose noise is known."""
+    """A head ``noise`` that is constant and not trained."""
 
     takes_columns: ClassVar[bool] = True
     std: float = eqx.field(static=True)

@@ -56,7 +56,7 @@ class TrainingNumbers(NamedTuple):
 
 
 class TableInfo(NamedTuple):
-    """What a member is given besides its rows."""
+    """Input features, input prior and training numbers of a member."""
 
     features: InputFeatures | None  # None for trunks that have none
     input_prior: InputPrior | None  # takes the place of the method's own
@@ -143,8 +143,8 @@ class Ensemble:
 
         Args:
             rows: For each member the same rows, but encoded without what it holds out.
-            holdouts: MemberRows that each member trains on and holds out.
-            tables: What each member knows about the table.
+            holdouts: Rows that each member trains on and holds out.
+            tables: Input features, input prior and numbers of each member.
             seeds: One for each member.
             stopping: When to score and when to stop.
             report: Called with the step and the score at every evaluation.
@@ -218,12 +218,12 @@ class Ensemble:
 
         Every row, or some of many, is predicted by the mean of those members that have.
         """
-        some = np.setdiff1d(np.unique(np.concatenate([one.train for one in holdouts])), holdouts[0].random)
-        some = some[:: max(1, -(-len(some) // _MAX_SEEN))]
-        seen = np.stack([np.isin(some, one.train) for one in holdouts]).astype(float)
-        mean = np.asarray(self.predict_rows(weights, rows, some).mean)
-        error = (np.sum((seen / seen.sum(0))[..., None] * mean, 0) - rows[0].shared_targets(some)) ** 2
-        return float(np.average(error.mean(-1), weights=None if row_weights is None else row_weights[some]))
+        sample = np.setdiff1d(np.unique(np.concatenate([one.train for one in holdouts])), holdouts[0].random)
+        sample = sample[:: max(1, -(-len(sample) // _MAX_SEEN))]
+        seen = np.stack([np.isin(sample, one.train) for one in holdouts]).astype(float)
+        mean = np.asarray(self.predict_rows(weights, rows, sample).mean)
+        error = (np.sum((seen / seen.sum(0))[..., None] * mean, 0) - rows[0].shared_targets(sample)) ** 2
+        return float(np.average(error.mean(-1), weights=None if row_weights is None else row_weights[sample]))
 
     def predict_rows(self, weights: Network, rows: Sequence[MemberRows], indices: np.ndarray) -> Predictive:
         """Predictions ``[members, rows, outputs]`` of members with these weights for some rows."""
@@ -318,7 +318,7 @@ def _counts(rows: MemberRows, indices: np.ndarray, sizes: np.ndarray) -> np.ndar
     return np.where(in_use, np.asarray(rows.weights.values, np.float64)[indices], 0.0)
 
 
-def in_threads(function: Callable[..., Result], *arguments: Sequence[Any]) -> list[Result]:
+def in_threads(function: Callable[..., Result], *arguments: Sequence[object]) -> list[Result]:
     """``map`` over all cores; on Ctrl-C or an error, calls that have not begun are dropped and others not awaited."""
     pool = ThreadPoolExecutor(max_workers=cores())
     try:

@@ -21,6 +21,7 @@ from ncprior.tables.calibration import (
     log_mean_density,
 )
 from ncprior.tables.families import Family
+from ncprior.tables.holdout import GAP, RANDOM
 
 
 class HeldOutPredictions(NamedTuple):
@@ -55,14 +56,16 @@ class HeldOutPredictions(NamedTuple):
         assert isinstance(self.prediction, Prediction)
         members, size = self.counts.shape[0], self.counts.shape[2]
         groups, weights = np.zeros((len(pairs) + 1, members, 2 * size)), np.zeros((len(pairs) + 1, 2 * size))
-        in_use = [self.counts[pair[0], 0] for pair in pairs]
+        in_use = [self.counts[pair[0], GAP] for pair in pairs]
         filled = sum(count.any() for count in in_use)
         for number, (pair, count) in enumerate(zip(pairs, in_use, strict=True)):
             groups[number, pair, :size] = 1
             if count.any():
                 weights[number, :size] = 0.5 * count / count.sum() / filled
         groups[-1, :, size:] = self.familiar
-        weights[-1, size:] = (0.5 if filled else 1.0) * self.counts[0, 1] / max(self.counts[0, 1].sum(), 1e-12)
+        weights[-1, size:] = (
+            (0.5 if filled else 1.0) * self.counts[0, RANDOM] / max(self.counts[0, RANDOM].sum(), 1e-12)
+        )
         groups[groups.sum(1, keepdims=True).repeat(members, 1) == 0] = 1  # of no weight
         held = ContrastFit(self.prediction, self.targets, self.contrast, groups, weights)
         return best_exponent(jax.tree.map(np.float32, held), scale, float(self.errors().noise_scale))
@@ -70,17 +73,17 @@ class HeldOutPredictions(NamedTuple):
     def errors(self) -> SquaredErrors:
         """Squared errors of the members' mean on rows at random, beside those on rows that they have learned from."""
         size = self.counts.shape[2]
-        at = self.counts[0, 1] > 0
+        at = self.counts[0, RANDOM] > 0
         if self.seen_error is None or not at.any():
             return SquaredErrors(1.0, 1.0, 1.0, 0.0)
         shares = (self.familiar / self.familiar.sum(0))[:, at, None]
         mean, noise = (np.asarray(part)[:, size:][:, at] for part in (self.prediction.mean, self.prediction.noise))
         error = (np.sum(shares * mean, 0) - self.targets[0, size:][at]) ** 2
-        weights = self.counts[0, 1, at]
+        weights = self.counts[0, RANDOM, at]
         unseen, expected = (
             np.average(part.mean(-1), weights=weights) for part in (error, np.sum(shares * noise**2, 0))
         )
-        rows = effective_number(weights, self.copies[0, 1, at])
+        rows = effective_number(weights, self.copies[0, RANDOM, at])
         return SquaredErrors(self.seen_error, float(unseen), float(expected), float(rows))
 
     def best_share(self, calibration: Calibration, smooth: Family, sharp: Family) -> float:
@@ -93,12 +96,12 @@ class HeldOutPredictions(NamedTuple):
             *self.counts.shape, -1
         )
         pairs = smooth.members[: len(sharp.members)]  # the last smooth member may have no partner
-        inside, at = self.counts[pairs, 0] > 0, self.counts[0, 1] > 0
-        gap = [density[pairs, 0][inside], density[sharp.members, 0][inside]]
-        random = [log_mean_density(density[family.members, 1][:, at]) for family in (smooth, sharp)]
+        inside, at = self.counts[pairs, GAP] > 0, self.counts[0, RANDOM] > 0
+        gap = [density[pairs, GAP][inside], density[sharp.members, GAP][inside]]
+        random = [log_mean_density(density[family.members, RANDOM][:, at]) for family in (smooth, sharp)]
         kinds = [
-            (*gap, self.counts[pairs, 0][inside], self.copies[pairs, 0][inside]),
-            (*random, self.counts[0, 1, at], self.copies[0, 1, at]),
+            (*gap, self.counts[pairs, GAP][inside], self.copies[pairs, GAP][inside]),
+            (*random, self.counts[0, RANDOM, at], self.copies[0, RANDOM, at]),
         ]
         outputs = density.shape[-1]
         return best_share(

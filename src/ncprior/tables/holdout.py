@@ -13,6 +13,10 @@ _MAX_SCORED = 4_096
 """Held-out rows of each kind, at most, that a member is scored on."""
 
 
+GAP, RANDOM = 0, 1
+"""The two kinds of held-out rows, by their position on an axis."""
+
+
 @dataclass(frozen=True)
 class Stopping:
     """Which rows are held out, when members are scored on them, and when training stops."""
@@ -167,8 +171,8 @@ class Evaluation(NamedTuple):
         in_use = counts > 0
         with np.errstate(invalid="ignore"):  # a kind may have no rows
             gap, random = (np.where(in_use, counts * density.sum(3), 0.0).sum(2) / counts.sum(2)).T
-            shared = counts[0, 1, in_use[0, 1], None]
-            mixture = (shared * log_mean_density(density[:, 1, in_use[0, 1]])).sum() / shared.sum()
+            shared = counts[0, RANDOM, in_use[0, RANDOM], None]
+            mixture = (shared * log_mean_density(density[:, RANDOM, in_use[0, RANDOM]])).sum() / shared.sum()
         return cls(step, gap, random, float(mixture))
 
     def score(self, gap: float, together: float = 0.0) -> float:

@@ -3,7 +3,7 @@
 Nothing of the rows that a member holds out reaches what it trains with: the encoding, the units of the target, the
 quantiles that it sees and the covariance of its noise come from the other rows alone. Only which columns the encoded
 rows have is that of the whole table, so that the same programs serve the search and the final members. Where there are
-unlabelled rows, which will be asked about, the inputs of a gap are such rows for those who hold it out.
+unlabelled rows, the inputs of a gap count as such rows for the members that hold it out.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from ncprior.tables.ensemble import Stretch, TableInfo
 from ncprior.tables.familiarity import held_out_novelty, with_known_surroundings
 from ncprior.tables.families import Family, families
 from ncprior.tables.held_out import HeldOutPredictions
-from ncprior.tables.holdout import Holdout, Stopping, hold_out, holdout_indices
+from ncprior.tables.holdout import GAP, RANDOM, Holdout, Stopping, hold_out, holdout_indices
 from ncprior.tables.member_rows import MemberRows
 from ncprior.tables.options import FitOptions
 from ncprior.tables.programs import CDF, LOG_PROB, MEAN, STD, Engine, Spec, chunked
@@ -67,7 +67,7 @@ def min_search_steps(numbers: int) -> int:
 
 
 class SearchResult(NamedTuple):
-    """What held-out rows say of the final members."""
+    """What was found on held-out rows: training steps, calibration and scores."""
 
     steps: np.ndarray  # of training, for each member
     calibration: Calibration
@@ -75,20 +75,20 @@ class SearchResult(NamedTuple):
     novelty: np.ndarray = np.zeros(0)  # scores of held-out rows, see `ncprior.tables.familiarity`
     held_out: np.ndarray | None = None  # numbers of the rows that were held out at random
     conformal: Conformal = NOTHING  # errors of these rows
-    unlabelled_weight: float = WEIGHT  # of contrast networks that know unlabelled rows
+    unlabelled_weight: float = WEIGHT  # see `ncprior.tables.fitted.Contrast`
 
 
 class ContrastData(NamedTuple):
-    """What contrast networks learn from in the search: one entry for each member that they serve."""
+    """Training data of contrast networks in the search: one entry for each member."""
 
     spec: Spec
     rows: list[MemberRows]
     tables: list[TableInfo]
-    asked: list[TableInfo] | None = None  # those of networks that know unlabelled rows, if there are any
+    unlabelled_tables: list[TableInfo] | None = None  # of networks with unlabelled rows as contrast points
 
 
 class MemberData(NamedTuple):
-    """What members learn from in the search, without what they hold out: one entry for each member."""
+    """Training data of members in the search, without the rows that they hold out: one entry for each member."""
 
     rows: list[MemberRows]
     tables: list[TableInfo]
@@ -96,22 +96,22 @@ class MemberData(NamedTuple):
 
 
 class Contrasts(NamedTuple):
-    """What contrast networks say of rows that neither they nor the member have seen."""
+    """Output of contrast networks for rows that neither they nor the member were trained on."""
 
     held_out: np.ndarray  # [members, 2 * n], as `HeldOutPredictions.prediction`
     random: np.ndarray  # [members, rows]: of those at random
 
-    def combined(self, asked: "Contrasts | None", weight: float) -> "Contrasts":
-        """With what networks say that know unlabelled rows."""
-        if asked is None:
+    def combined(self, unlabelled: "Contrasts | None", weight: float) -> "Contrasts":
+        """Together with the output of networks with unlabelled rows."""
+        if unlabelled is None:
             return self
-        return Contrasts(*(np.asarray(combined(*pair, weight)) for pair in zip(self, asked, strict=True)))
+        return Contrasts(*(np.asarray(combined(*pair, weight)) for pair in zip(self, unlabelled, strict=True)))
 
 
 def contrast_of_members(
     data: ContrastData, holdouts: Sequence[Holdout], seeds: np.ndarray, report: ProgressCallback
 ) -> Contrasts:
-    """Trains contrast networks without what each member holds out, and asks them about that.
+    """Trains contrast networks without the rows that each member holds out, and applies them to these rows.
 
     Members that hold out the same rows share theirs.
     """
@@ -121,19 +121,19 @@ def contrast_of_members(
     held_out, random = np.empty((len(holdouts), indices[0].size), np.float32), []
     first = {one.gap.tobytes(): member for member, one in reversed(list(enumerate(holdouts)))}
     several = [member for member in sorted(first.values()) for _ in range(contrast_networks.SEARCHING_NETWORKS)]
-    own = [np.random.SeedSequence([int(seeds[m]), i]).generate_state(1)[0] for i, m in enumerate(several)]
+    network_seeds = [np.random.SeedSequence([int(seeds[m]), i]).generate_state(1)[0] for i, m in enumerate(several)]
     rows, tables = [data.rows[m] for m in several], [data.tables[m] for m in several]
-    members = ensemble.start(rows[0], [holdouts[m].train for m in several], tables, np.array(own))
+    members = ensemble.start(rows[0], [holdouts[m].train for m in several], tables, np.array(network_seeds))
     labels = len(holdouts[0].train)
     steps = contrast_networks.training_steps(len(number_columns(data.spec.groups)))
     for begin, end in itertools.pairwise(np.unique(np.linspace(0, steps, 4).astype(int))):
         members, _ = ensemble.train(members, rows, Stretch(labels, int(begin), int(end)))
         report(FitProgress("preparing", int(end), steps, None))
-    whole = ensemble.gather(members)
+    gathered = ensemble.gather(members)
     for member, one in enumerate(holdouts):
         of_gap = np.flatnonzero(np.array(several) == first[one.gap.tobytes()])
         of_gap = np.resize(of_gap, contrast_networks.NETWORKS)  # for which there is a program
-        weights = engine.on_device(jax.tree.map(lambda leaf, of_gap=of_gap: leaf[of_gap], whole))
+        weights = engine.on_device(jax.tree.map(lambda leaf, of_gap=of_gap: leaf[of_gap], gathered))
         inputs = np.asarray(data.rows[member].inputs)
         held_out[member] = chunked(partial(engine.spread, weights), inputs[indices[member].reshape(-1)])
         random.append(chunked(partial(engine.spread, weights), inputs[one.random]))
@@ -180,10 +180,10 @@ def search(
     holdouts = hold_out(columns, searchers, stopping, rng, equal=together, per_gap=len(searching))
     rows, tables, contrast_data = member_data(training, options, spec, holdouts, families=searching, report=report)
     contrast = None if contrast_data is None else contrast_of_members(contrast_data, holdouts, seeds, report)
-    asked = None
-    if contrast_data is not None and contrast_data.asked is not None:
-        of_asked = contrast_data._replace(tables=contrast_data.asked)
-        asked = contrast_of_members(of_asked, holdouts, seeds, report)
+    unlabelled = None
+    if contrast_data is not None and contrast_data.unlabelled_tables is not None:
+        with_unlabelled = contrast_data._replace(tables=contrast_data.unlabelled_tables)
+        unlabelled = contrast_of_members(with_unlabelled, holdouts, seeds, report)
 
     def show(step: int, score: float) -> None:
         report(FitProgress("searching", step, stopping.max_steps, score))
@@ -191,18 +191,18 @@ def search(
     steps = np.zeros(members, int)
     weights_of: dict[int, Network] = {}
     for family, trained_later in zip(searching, final, strict=True):
-        own = family.members
+        indices = family.members
         best = ensemble.search(
-            [rows[i] for i in own],
-            [holdouts[i] for i in own],
-            [tables[i] for i in own],
-            seeds[own],
+            [rows[i] for i in indices],
+            [holdouts[i] for i in indices],
+            [tables[i] for i in indices],
+            seeds[indices],
             stopping=family.stopping,
             report=show,
-            extra=None if contrast is None else options.contrast_scale * power(contrast.held_out[own], EXPONENT),
+            extra=None if contrast is None else options.contrast_scale * power(contrast.held_out[indices], EXPONENT),
         )
         steps[trained_later.members] = best.steps
-        for number, i in enumerate(own):
+        for number, i in enumerate(indices):
             weights_of[int(i)] = jax.tree.map(lambda leaf, number=number: leaf[number], best.weights)
     weights = jax.tree.map(lambda *leaves: np.stack(leaves), *(weights_of[i] for i in range(searchers)))
     held_out = ensemble.predict_held_out(weights, rows, holdouts)
@@ -212,23 +212,23 @@ def search(
     first = holdouts[0]
     train, out = (order.effective_number(part) for part in (first.train, np.concatenate([first.gap, first.random])))
 
-    def calibrated(counts: np.ndarray, those: tuple[Family, ...]) -> _Calibrated:
+    def calibrated(counts: np.ndarray, of_families: tuple[Family, ...]) -> _Calibrated:
         """The calibration of the members of these families by the held-out rows that count."""
         factor, scale = refit_noise_factor(train, out), options.contrast_scale
-        some, said, weight = held_out._replace(counts=counts), None, WEIGHT
+        predictions, random_contrast, weight = held_out._replace(counts=counts), None, WEIGHT
         if contrast is not None:
-            if asked is not None:
+            if unlabelled is not None:
                 weight = best_weight(
                     lambda one: (
-                        some._replace(contrast=contrast.combined(asked, one).held_out)
+                        predictions._replace(contrast=contrast.combined(unlabelled, one).held_out)
                         .best_exponent(scale, _pairs(searching))
                         .score
                     )
                 )
-            whole = contrast.combined(asked, weight)
-            some, said = some._replace(contrast=whole.held_out), whole.random
-        found = calibrate(some, searching, those, refit_noise=factor, contrast_scale=scale)
-        return _Calibrated(found, said, weight)
+            both = contrast.combined(unlabelled, weight)
+            predictions, random_contrast = predictions._replace(contrast=both.held_out), both.random
+        found = calibrate(predictions, searching, of_families, refit_noise=factor, contrast_scale=scale)
+        return _Calibrated(found, random_contrast, weight)
 
     # Scores are of rows that did not calibrate: those of each half with what the other half says.
     random = first.random
@@ -236,7 +236,7 @@ def search(
     half = (np.random.default_rng(seed).permutation(group.max() + 1) % 2)[group]
     in_half = np.zeros(len(training.inputs), int)
     in_half[random] = half
-    gap_rows, random_rows = held_out.indices[:, 0], held_out.indices[:, 1]
+    gap_rows, random_rows = held_out.indices[:, GAP], held_out.indices[:, RANDOM]
     halves = [held_out.counts * np.stack([np.ones_like(gap_rows), in_half[random_rows] != i], 1) for i in (0, 1)]
     predicted = ensemble.predict_rows(weights, rows, random)
     calibrations = [calibrated(counts, searching) for counts in halves]
@@ -249,15 +249,15 @@ def search(
         first_copy = np.unique(group, return_index=True)[1]
         errors = _relative_errors(mixtures, in_gap, training.standardised[random])[first_copy]
         conformal = Conformal.of(errors, seed=seed, refitted=True)
-    whole = calibrated(held_out.counts, searching)
-    scores = held_out_novelty(whole.calibration, predicted, whole.contrast, in_gap)
+    by_all = calibrated(held_out.counts, searching)
+    scores = held_out_novelty(by_all.calibration, predicted, by_all.contrast, in_gap)
     rows_held_out = np.unique(order.indices[random])
-    last = whole if searchers == members else calibrated(held_out.counts, final)
+    last = by_all if searchers == members else calibrated(held_out.counts, final)
     return SearchResult(steps, last.calibration, validation, scores, rows_held_out, conformal, last.unlabelled_weight)
 
 
 class _Calibrated(NamedTuple):
-    """A calibration, what contrast networks say of the rows at random with it, and the weight of some of them."""
+    """A calibration, the contrast of the random rows, and the weight of the networks with unlabelled rows in it."""
 
     calibration: Calibration
     contrast: np.ndarray | None  # [members, rows]
@@ -273,13 +273,13 @@ def member_data(
     families: Sequence[Family],
     report: ProgressCallback = lambda _: None,
 ) -> MemberData:
-    """The rows of each member, and what it knows of the table, both from the rows alone that it does not hold out.
+    """The training data of each member: encoding, units and features come only from the rows that it does not hold out.
 
     Members that hold out the same rows share theirs.
     """
     parts: dict[bytes, tuple[MemberRows, TableInfo]] = {}
     of_contrast: dict[bytes, tuple[MemberRows, TableInfo]] = {}
-    asked: dict[bytes, TableInfo] = {}
+    unlabelled_tables: dict[bytes, TableInfo] = {}
     contrast = contrast_spec(options, spec)
     for number, one in enumerate(holdouts):
         report(FitProgress("preparing", number, len(holdouts), None))
@@ -291,8 +291,8 @@ def member_data(
         encoding = training.encoder.refit(training.table, np.unique(indices[seen]))
         inputs = encoding.transform(training.table)[indices]
         counts = None if weights is None else weights[seen]
-        # What is constant among the rows that a member sees is nothing to it, as a constant column of a table is left
-        # out; and the unit of a constant target must not be that of the file.
+        # A column that is constant among a member's rows is set to 0, as a constant column of a table is left out; and
+        # a target that is constant among them is scaled as in the whole table.
         numbers = np.array(number_columns(training.encoder.groups), int)
         constant = numbers[np.ptp(inputs[seen][:, numbers], axis=0) == 0]
         inputs[:, constant] = 0
@@ -312,17 +312,17 @@ def member_data(
             if training.unlabelled is not None:
                 unlabelled = encoding.transform(training.unlabelled)
                 unlabelled[:, constant] = 0
-                # As many rows of the gap as others: those that will be asked about are unlike the training rows, too.
+                # As many rows of the gap as others: rows to be predicted are unlike the training rows, too.
                 pool = contrast_pool([unlabelled, inputs[one.gap]], len(unlabelled), seed=number)
-                asked[key] = about_table(pool=pool)
+                unlabelled_tables[key] = about_table(pool=pool)
     keys = [one.gap.tobytes() for one in holdouts]
-    own = for_families([parts[key][1] for key in keys], families)
+    infos = for_families([parts[key][1] for key in keys], families)
     if contrast is None:
-        return MemberData([parts[key][0] for key in keys], own, None)
+        return MemberData([parts[key][0] for key in keys], infos, None)
     data = ContrastData(contrast, *([of_contrast[key][i] for key in keys] for i in range(2)))  # type: ignore[arg-type]
-    if asked:
-        data = data._replace(asked=[asked[key] for key in keys])
-    return MemberData([parts[key][0] for key in keys], own, data)
+    if unlabelled_tables:
+        data = data._replace(unlabelled_tables=[unlabelled_tables[key] for key in keys])
+    return MemberData([parts[key][0] for key in keys], infos, data)
 
 
 def _pairs(searching: tuple[Family, ...]) -> list[np.ndarray]:
@@ -345,7 +345,7 @@ def calibrate(
         held_out: Predictions of the members that searched.
         searching: The families of these.
         final: The families of the members that are trained on all rows.
-        refit_noise: What the noise of the final sharp members is multiplied with besides.
+        refit_noise: A further factor of the noise of the final sharp members.
         contrast_scale: The uncertainty far from the data, if there are contrast networks.
     """
     calibration = Calibration.equal(sum(len(family.members) for family in final))
@@ -384,8 +384,8 @@ def rehearse(
     if contrast is not None:
         inputs = np.asarray(rows.inputs)
         chunked(contrast, inputs[:1])  # as for the rows held out at random
-        said = chunked(contrast, inputs[held_out.indices[0].reshape(-1)])
-        held_out = held_out._replace(contrast=np.stack([said] * members))
+        output = chunked(contrast, inputs[held_out.indices[0].reshape(-1)])
+        held_out = held_out._replace(contrast=np.stack([output] * members))
     calibration = calibrate(held_out, everyone, everyone, refit_noise=1.0)
     part = jax.tree.map(lambda leaf: leaf[:, :1], held_out.prediction)
     mixture = mix(calibration.apply(part), calibration.share)
@@ -409,7 +409,7 @@ def _row_scores(mixture: MixturePrediction, truth: np.ndarray) -> _RowScores:
 
 
 class _Half(NamedTuple):
-    """The prediction of some of the rows that none of the members had seen, with what the others say of calibration."""
+    """Predictions of one half of the rows held out at random, calibrated by the other half."""
 
     rows: np.ndarray
     mixture: MixturePrediction
@@ -422,23 +422,23 @@ def _of_halves(
     *,
     learned: bool,
 ) -> Iterator[_Half]:
-    """Predictions of rows that none of the members had seen, each half with its own calibration."""
+    """Predictions of the rows held out at random, each half with its own calibration."""
     for i, (calibration, contrast, _) in enumerate(calibrations):
-        some = np.flatnonzero(half == i)
-        if not len(some):
+        rows = np.flatnonzero(half == i)
+        if not len(rows):
             continue
-        of_half = jax.tree.map(lambda leaf, some=some: leaf[:, some], predicted)
-        part = calibration.apply(of_half, None if contrast is None else contrast[:, some])
+        of_half = jax.tree.map(lambda leaf, rows=rows: leaf[:, rows], predicted)
+        part = calibration.apply(of_half, None if contrast is None else contrast[:, rows])
         mixture = mix(part, calibration.share)
-        yield _Half(some, mixture if learned else with_minimum_std(mixture, 1.0))  # as `Fitted` without inputs
+        yield _Half(rows, mixture if learned else with_minimum_std(mixture, 1.0))  # as `Fitted` without inputs
 
 
 def _relative_errors(halves: Sequence[_Half], in_gap: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Scores of the rows for `Conformal`, by the members that know what is around them, as all do in the end."""
+    """Scores of the rows for `Conformal`, by the members trained on their surroundings, as all are in the end."""
     errors = np.empty(truth.shape)
     for rows, mixture in halves:
-        known = with_known_surroundings(mixture, in_gap[:, rows])
-        errors[rows] = scores_of(chunked(MEAN, known), chunked(STD, known), truth[rows])
+        mixture = with_known_surroundings(mixture, in_gap[:, rows])
+        errors[rows] = scores_of(chunked(MEAN, mixture), chunked(STD, mixture), truth[rows])
     return errors
 
 
@@ -447,8 +447,8 @@ def _validate(halves: Sequence[_Half], *, training: TrainingRows, rows: np.ndarr
     order = training.order
     truth = training.standardised[rows]
     error, density, inside = (np.empty(truth.shape) for _ in range(3))
-    for some, mixture in halves:
-        error[some], density[some], inside[some] = _row_scores(mixture, truth[some])
+    for part, mixture in halves:
+        error[part], density[part], inside[part] = _row_scores(mixture, truth[part])
     mean = partial(np.average, axis=0, weights=None if order.weights is None else order.weights[rows])
     flat = truth.shape[1] == 1
 

@@ -1,10 +1,11 @@
-"""Unlabelled rows as contrast points: the model is taught to be unsure where it will be asked.
+"""Unlabelled rows as contrast points: the model learns to be unsure about rows like those that it will predict.
 
 Contrast networks (see `ncprior.tables.contrast`) compare the density of training rows with that of contrast points,
 which are training rows with noise. Beside them there are as many for which half of the points are unlabelled rows:
-these are unsure wherever unlabelled rows are and training rows are not, also where noise hardly ever leads. They say
-where, and not how much: on a smooth table, a row without neighbours may be easy to predict. So the variance of a row is
-a weighted mean of what both kinds say, and held-out rows choose the weight, see `best_weight`.
+these are unsure wherever unlabelled rows are and training rows are not, also where noise hardly ever leads. They find
+where to be unsure, and not how much: on a smooth table, a row without neighbours may be easy to predict. So the
+variance of a row is a weighted mean of the outputs of both kinds, and held-out rows choose the weight, see
+`best_weight`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,16 +34,16 @@ WEIGHT = 0.25
 _WEIGHTS = (0.0, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 _WORTH = 0.01
-"""What it is worth, in nats, that unlabelled rows are told apart: the largest weight that costs no more is chosen."""
+"""Of the weights that cost held-out rows no more than this, in nats, the largest is chosen."""
 
 
-def combined(noised: np.ndarray | Array, asked: np.ndarray | Array, weight: float) -> np.ndarray | Array:
-    """What both kinds of networks say together: the root of the weighted mean of their variances."""
-    return ((1 - weight) * noised**2 + weight * asked**2) ** 0.5
+def combined(noised: np.ndarray | Array, unlabelled: np.ndarray | Array, weight: float) -> np.ndarray | Array:
+    """The output of both kinds of networks together: the root of the weighted mean of their variances."""
+    return ((1 - weight) * noised**2 + weight * unlabelled**2) ** 0.5
 
 
 def best_weight(score: Callable[[float], float]) -> float:
-    """The largest weight of networks that know unlabelled rows with which held-out rows are predicted well enough.
+    """The largest weight of the networks with unlabelled rows that hardly makes predictions of held-out rows worse.
 
     Args:
         score: The mean log density of held-out rows with a weight.
