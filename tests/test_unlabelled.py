@@ -199,7 +199,7 @@ def test_in_the_search_the_inputs_of_a_gap_are_unlabelled_rows_for_who_holds_it_
     held = hold_out(inputs[:, :3], 4, Stopping(), np.random.default_rng(0), per_gap=2)
     data = search.member_data(training, options, spec, held, families=families(4, quantiles=True)).contrast
     for member, one in enumerate(held):
-        prior = data.asked[member].input_prior
+        prior = data.unlabelled_tables[member].input_prior
         assert isinstance(prior, FromPool)
         own = np.asarray(data.rows[member].inputs)
         found = {tuple(row) for row in np.asarray(prior.pool)}
