@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -99,6 +99,31 @@ def compiled(monkeypatch):
     jax.monitoring.register_event_duration_secs_listener(listen)
     yield names
     jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@contextmanager
+def fast_programs():
+    """Programs of tables run fast instead of compiling fast; their files are kept apart from the others."""
+    plain = jax.stages.Lowered.compile
+    options = {"xla_backend_optimization_level": 1}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax.stages.Lowered, "compile", lambda self: plain(self, compiler_options=options))
+        patch.setenv("NCPRIOR_CACHE", f"{os.environ['NCPRIOR_CACHE']}-fast")
+        yield
+
+
+@pytest.fixture
+def long_training():
+    """For tests of which training takes more time than compiling."""
+    with fast_programs():
+        yield
+
+
+@pytest.fixture(scope="module")
+def long_training_in_module():
+    """For files of such tests, and what they share."""
+    with fast_programs():
+        yield
 
 
 @pytest.fixture

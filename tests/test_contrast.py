@@ -19,7 +19,7 @@ from ncprior.tables.preset import CONTRAST
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _all_steps():
+def _all_steps(long_training_in_module):  # noqa: ARG001
     few, contrast.STEPS = contrast.STEPS, 1_500
     yield
     contrast.STEPS = few

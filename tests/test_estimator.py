@@ -483,7 +483,7 @@ def mixed(rows=120, seed=0):
     return table, y
 
 
-@pytest.mark.usefixtures("contrast_as_it_is")
+@pytest.mark.usefixtures("contrast_as_it_is", "long_training")
 def test_mixed_tables_and_what_was_never_seen():
     table, y = mixed(250)
     model = NCPRegressor(members=2, hidden=(32,), epochs=60, random_state=0).fit(table, y)
@@ -609,7 +609,7 @@ def test_any_mix_of_columns(tmp_path_factory, columns):
     assert NCPRegressor.load(path).predict_distribution(table.slice(0, 0)).mean.shape == (0,)
 
 
-@pytest.mark.usefixtures("contrast_as_it_is")
+@pytest.mark.usefixtures("contrast_as_it_is", "long_training")
 def test_gaps_along_a_small_principal_component_are_seen():
     """Few latent factors, many columns that follow them, and a gap where they differ least."""
     rng = np.random.default_rng(0)

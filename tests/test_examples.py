@@ -30,7 +30,7 @@ def test_the_code_in_the_readme_and_the_tour_runs(page):
         exec(block, {})
 
 
-@pytest.mark.usefixtures("short_search")
+@pytest.mark.usefixtures("short_search", "long_training")
 def test_the_code_in_the_guide_to_tables_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (EXAMPLES.parent / "docs" / "guides" / "tables.md").read_text()

@@ -32,7 +32,7 @@ def rows_of(count, seed, *, middle=False):
 
 
 @pytest.fixture(scope="module")
-def models():
+def models(long_training_in_module):  # noqa: ARG001
     """Without and with unlabelled rows, half of which lie where training rows do not."""
     X, y = rows_of(150, 0)
     pool = np.concatenate([rows_of(100, 1)[0], rows_of(100, 2, middle=True)[0]])
