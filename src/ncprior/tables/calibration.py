@@ -101,7 +101,7 @@ def _log_densities(prediction: Predictive, targets: Array, weights: Array, noise
     return jax.lax.map(one, (noise, uncertainty))
 
 
-_LOG_DENSITIES = Program(_log_densities, "log densities by scales")
+_LOG_DENSITIES = Program(_log_densities, "log densities by scales", brief=True)
 
 
 def best_scales(prediction: Predictive, targets: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
@@ -181,7 +181,7 @@ def _mixture_density(held: ContrastFit, noise: Array, exponent: Array, scale: Ar
     return jax.lax.map(one, (noise, exponent))
 
 
-_MIXTURE_DENSITY = Program(_mixture_density, "mixture density by scale and exponent")
+_MIXTURE_DENSITY = Program(_mixture_density, "mixture density by scale and exponent", brief=True)
 
 
 class BestExponent(NamedTuple):
@@ -216,7 +216,7 @@ def log_density(prediction: Predictive, targets: np.ndarray) -> np.ndarray:
     )
 
 
-_LOG_PROB = Program(lambda prediction, targets: heavy_tailed(prediction).log_prob(targets), "log density")
+_LOG_PROB = Program(lambda prediction, targets: heavy_tailed(prediction).log_prob(targets), "log density", brief=True)
 
 
 class Densities(NamedTuple):

@@ -13,6 +13,7 @@ import platform
 import re
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -42,6 +43,11 @@ _NOT_OURS = ("jax_debug_infs", "jax_debug_nans", "jax_default_device", "jax_disa
 """Settings with which programs are left to `jax.jit`."""
 
 
+_COMPILED_FAST = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}
+"""XLA's options for brief programs. Of the time to compile one that begins a member, a third is left, and a little more
+than half of one that predicts; a training step would take half as long again."""
+
+
 class Program:
     """A function that is compiled once for every shape of its arguments.
 
@@ -52,6 +58,7 @@ class Program:
             are traced in each process, and found by what they compute.
         donate: Arguments whose memory may be used for the results.
         static: Names of arguments that are not arrays, given by keyword.
+        brief: Whether it runs for milliseconds at most, so that compiling it fast matters more than what is compiled.
 
     >>> import numpy as np
     >>> double = Program(lambda x: 2 * x, "double")
@@ -66,7 +73,9 @@ class Program:
         *,
         donate: Sequence[int] = (),
         static: Sequence[str] = (),
+        brief: bool = False,
     ) -> None:
+        self._brief = brief
         self._jit = jax.jit(function, donate_argnums=tuple(donate), static_argnames=tuple(static))
         self._about = about
         self._compiled: dict[Hashable, Callable[..., PyTree]] = {}
@@ -108,12 +117,13 @@ class Program:
         """Makes that program: from its file if there is one."""
         folder, machine = program_folder(), _machine()
         if folder is None or machine is None:
-            return self._jit.lower(*args, **static).compile()
+            return self._compile(self._jit.lower(*args, **static))
         lowered = self._jit.lower(*args, **static) if self._about is None else None
         leaves, tree = jax.tree.flatten(args)
         what = (self._about, static, str(tree), [_shape(leaf) for leaf in leaves], _settings())
         text = re.sub(r" at 0x[0-9a-f]+", "", repr(what)) if lowered is None else lowered.as_text()
-        key = hashlib.sha256("\0".join((machine, _sources() if lowered is None else "", text)).encode()).hexdigest()
+        parts = (machine, _sources() if lowered is None else "", "brief" if self._brief else "", text)
+        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         if (kept := read_program(folder, key)) is not None:
             try:
                 executable, example = pickle.loads(kept)  # a file that only this user can have written
@@ -125,10 +135,16 @@ class Program:
                 remove_program(folder, key)
         with _Compilation() as compilation:
             lowered = self._jit.lower(*args, **static) if lowered is None else lowered
-            program = lowered.compile()
+            program = self._compile(lowered)
         if not compilation.was_loaded:
             _keep(folder, key, program)
         return program
+
+    def _compile(self, lowered: jax.stages.Lowered) -> jax.stages.Compiled:
+        if self._brief:
+            with suppress(jax.errors.JaxRuntimeError):  # of another version of XLA, which has no such options
+                return lowered.compile(compiler_options=dict(_COMPILED_FAST))
+        return lowered.compile()
 
 
 class _Compilation:

@@ -91,13 +91,13 @@ class Ensemble:
         self.trainer, self.widened = trainer, widened
         self.static = trainer.static(inputs, outputs)
 
-        def program(name: str, function: Callable[..., Any], donate: Sequence[int] = ()) -> Program:
-            return Program(function, about and f"{name} of {about}", donate=donate)
+        def program(name: str, function: Callable[..., Any], **options: Any) -> Program:
+            return Program(function, about and f"{name} of {about}", **options)
 
-        self._start = program("start", jax.vmap(self._begin, in_axes=(None, 0, 0, 0)))
+        self._start = program("start", jax.vmap(self._begin, in_axes=(None, 0, 0, 0)), brief=True)
         self._run = program("train", self._train_group, donate=[0])
-        self._restart = program("restart", jax.vmap(lambda params: trainer.optimizer.init(trained(params))))
-        self._predict_held = program("predict", self._predict_in_shared_unit)
+        self._restart = program("restart", jax.vmap(lambda params: trainer.optimizer.init(trained(params))), brief=True)
+        self._predict_held = program("predict", self._predict_in_shared_unit, brief=True)
 
     def start(
         self,
