@@ -14,6 +14,7 @@ from ncprior.core.networks import Network
 from ncprior.data.encoding import Encoder
 from ncprior.errors import UserError
 from ncprior.tables import contrast as contrast_networks
+from ncprior.tables.ahead import compiling_ahead
 from ncprior.tables.calibration import Calibration
 from ncprior.tables.conformal import NOTHING, Conformal, scores_of
 from ncprior.tables.contrast import NETWORKS
@@ -41,7 +42,7 @@ from ncprior.tables.recipe import (
     subsample,
     table_info,
 )
-from ncprior.tables.search import SearchResult, rehearse, search
+from ncprior.tables.search import SearchResult, number_of_searchers, rehearse, search
 from ncprior.tables.unlabelled import contrast_pool
 
 _MIN_ROWS_TO_SEARCH = 20
@@ -124,11 +125,13 @@ def _fit_all(
     calibration = Calibration.equal(members).with_contrast(options.contrast_scale)
     found = SearchResult(np.full(members, steps), calibration)
     searches = epochs is None and options.early_stopping
-    if searches and count >= _MIN_ROWS_TO_SEARCH:
-        seeds = member_seeds(seed, 0, members)
-        found = search(training, options, spec, seed=seed, seeds=seeds, report=report, repeated=labelled.repeated)
     rows = padded_rows(inputs, training.standardised, order)
     about = table_info(options, spec, encoder, inputs, weights=order.weights, rows=count)
+    if searches and count >= _MIN_ROWS_TO_SEARCH:
+        seeds, searchers = member_seeds(seed, 0, members), number_of_searchers(members, count)
+        has_contrast = options.has_contrast
+        with compiling_ahead(spec, rows, about, labels=count, searchers=searchers, has_contrast=has_contrast):
+            found = search(training, options, spec, seed=seed, seeds=seeds, report=report, repeated=labelled.repeated)
     tables = for_families([about] * members, families(members, quantiles=bool(spec.bins)))
     weights, kept = train_members(
         Engine.of(spec),

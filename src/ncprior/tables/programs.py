@@ -40,6 +40,9 @@ _ROWS = 64
 CHUNKS = (64, 1024, 16384)
 """Numbers of rows that programs are compiled for; others are padded."""
 
+_MEDIUM, _SEVERAL = 1024, 8
+"""Of this size there may be so many chunks before there is one of the next."""
+
 _PLACED = 4
 """Models whose weights stay where programs compute."""
 
@@ -106,6 +109,8 @@ class Engine:
 
         self.further: dict[Hashable, Program] = {}
         """Programs that need this engine and others, by what they do."""
+        self.ahead: set[Hashable] = set()
+        """What was compiled before it was needed."""
         self._placed: list[tuple[Network, Network]] = []  # weights, and the same on the device
         self.predict = program(self.predict_of)
         self.spread = program(self.spread_of)
@@ -373,7 +378,8 @@ def chunked(function: Callable[..., Result], *arrays: object, sizes: Sequence[in
     """
     check_process()
     rows = len(jax.tree.leaves(arrays)[0])
-    size = next((size for size in sizes if rows <= size), sizes[-1])
+    # Rather several chunks than one that is mostly padding: to fill 16,384 rows takes as long as to predict them.
+    size = next((size for size in sizes if rows <= (size if size < _MEDIUM else _SEVERAL * size)), sizes[-1])
 
     def run(start: int) -> Result:
         """The function of the chunk that begins at this row, without what it was padded with."""

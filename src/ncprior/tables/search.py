@@ -66,6 +66,11 @@ def min_search_steps(numbers: int) -> int:
     return Stopping.min_steps if numbers <= _MANY_NUMBERS else max(1, Stopping.min_steps * _MANY_NUMBERS // numbers)
 
 
+def number_of_searchers(members: int, rows: int) -> int:
+    """How many of the members search."""
+    return members if rows < MANY_ROWS else min(members, _SEARCHERS)
+
+
 class SearchResult(NamedTuple):
     """What was found on held-out rows: training steps, calibration and scores."""
 
@@ -168,7 +173,7 @@ def search(
         random=options.validation_fraction,
         min_steps=min_search_steps(len(number_columns(training.encoder.groups))),
     )
-    searchers = members if len(training.inputs) < MANY_ROWS else min(members, _SEARCHERS)
+    searchers = number_of_searchers(members, len(training.inputs))
     searching = families(searchers, quantiles=bool(spec.bins), stopping=stopping)
     final = families(members, quantiles=bool(spec.bins))
     # Some copies of rows are as likely among new rows. Where most rows have one, copies would give all of them away.
@@ -375,7 +380,7 @@ def rehearse(
     weights: Network,
     *,
     members: int,
-    contrast: Callable[[np.ndarray], Array] | None,
+    contrast: Callable[[np.ndarray], Array | np.ndarray] | None,
 ) -> None:
     """Compiles what a search needs besides training, on one row: for tables that grow until there is a search."""
     one = Holdout(np.arange(1), np.arange(1), np.arange(1))
