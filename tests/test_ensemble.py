@@ -316,7 +316,7 @@ def test_input_features_are_not_trained():
     kept = [leaf.shape for leaf in jax.tree.leaves(members[0].optimizer) if leaf.ndim > 1]
     assert sorted(kept) == sorted(3 * [leaf.shape for leaf in jax.tree.leaves(moved)])
     before = ensemble.gather(members)
-    members, _ = ensemble.train(members, rows, Stretch(64, 0, 20))
+    members = ensemble.train(members, rows, Stretch(64, 0, 20))
     after = ensemble.gather(members)
     jax.tree.map(lambda given, own: np.testing.assert_array_equal(given, own[0]), features, after.trunk.features)
     assert not np.array_equal(after.trunk.trunk.layers[0].kernel, before.trunk.trunk.layers[0].kernel)

@@ -44,7 +44,7 @@ def compiling_ahead(
         """Runs all programs, for no step of training."""
         ensemble = engine.ensemble
         begun = ensemble.start(rows, [np.arange(labels)], [table], np.zeros(1, int))
-        done, _ = ensemble.train(begun, rows, Stretch(labels, 0, 0))
+        done = ensemble.train(begun, rows, Stretch(labels, 0, 0))
         weights = jax.tree.map(lambda leaf: np.repeat(leaf, searchers, axis=0), ensemble.gather(done))
         contrast: Callable[[np.ndarray], np.ndarray] | None = _unknown if has_contrast else None
         rehearse(spec, rows, weights, members=searchers, contrast=contrast)

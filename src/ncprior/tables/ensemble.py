@@ -75,7 +75,6 @@ class Stretch(NamedTuple):
     labels: int | Array
     first: int | Array
     last: int | Array
-    scored: bool | Array = True  # whether held-out rows are scored at its end; `Ensemble.train` sets it
 
 
 class Ensemble:
@@ -96,6 +95,7 @@ class Ensemble:
 
         self._start = program("start", jax.vmap(self._begin, in_axes=(None, 0, 0, 0)), brief=True)
         self._run = program("train", self._train_group, donate=[0])
+        self._score = program("score", self._score_group, brief=True)
         self._restart = program("restart", jax.vmap(lambda params: trainer.optimizer.init(trained(params))), brief=True)
         self._predict_held = program("predict", self._predict_in_shared_unit, brief=True)
 
@@ -156,7 +156,7 @@ class Ensemble:
         best, weights, since, score = -np.inf, self.gather(members), 0, -np.inf
         for step in stopping.evaluation_steps():
             stretch = Stretch(labels, evaluations[-1].step if evaluations else 0, step)
-            members, evaluation = self.train(members, rows, stretch, holdouts, extra=extra)
+            members, evaluation = self.train_and_score(members, rows, stretch, holdouts, extra=extra)
             evaluations.append(evaluation)
             before, score = score, evaluation.score(stopping.gap_share, stopping.together)
             since += 1
@@ -168,36 +168,42 @@ class Ensemble:
                 break
         return StoppedTraining(evaluations[len(evaluations) - 1 - since].step, weights, evaluations)
 
-    def train(
+    def train(self, members: Members, rows: MemberRows | Sequence[MemberRows], stretch: Stretch) -> Members:
+        """The members after a stretch of training. They share ``rows``, or each has its own."""
+
+        def run(group: Learner, position: slice) -> Learner:
+            return jax.block_until_ready(self._run(group, _of_group(rows, position), jax.tree.map(np.int32, stretch)))
+
+        return in_threads(run, members, groups(sum(len(group.failed) for group in members)))
+
+    def train_and_score(
         self,
         members: Members,
-        rows: MemberRows | Sequence[MemberRows],
+        rows: Sequence[MemberRows],
         stretch: Stretch,
-        holdouts: Sequence[Holdout] | None = None,
+        holdouts: Sequence[Holdout],
         *,
         extra: np.ndarray | None = None,
     ) -> tuple[Members, Evaluation]:
-        """The members after a stretch of training, and their scores on what they hold out.
+        """The members after a stretch of training, and their scores on what they hold out, see `search`."""
+        indices, sizes = holdout_indices(holdouts, len(holdouts), len(rows[0].inputs))
 
-        They share ``rows``, or each has its own.
-        """
-        positions = groups(sum(len(group.failed) for group in members))
-        shared = rows if isinstance(rows, MemberRows) else rows[0]
-        indices, sizes = holdout_indices(holdouts, positions[-1].stop, len(shared.inputs))
-        limits = jax.tree.map(np.int32, stretch._replace(scored=holdouts is not None))
+        def run(group: Learner, position: slice) -> tuple[Learner, np.ndarray]:
+            own = _of_group(rows, position)
+            done = self._run(group, own, jax.tree.map(np.int32, stretch))
+            besides = None if extra is None else extra[position]
+            return done, self.log_densities(self.weights(done), own, indices[position], besides)
 
-        def run(group: Learner, position: slice) -> tuple[Learner, Array]:
-            own = rows if isinstance(rows, MemberRows) else rows[position]
-            if not isinstance(own, MemberRows):
-                own = own[0] if len(own) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *own)
-            besides = np.zeros((position.stop - position.start, 2 * indices.shape[2]), np.float32)
-            if extra is not None:
-                besides = extra[position]
-            return jax.block_until_ready(self._run(group, own, (indices[position], besides), limits))
+        done = in_threads(run, members, groups(len(holdouts)))
+        density = np.concatenate([part for _, part in done])
+        return [group for group, _ in done], Evaluation.at(int(stretch.last), density, _counts(rows[0], indices, sizes))
 
-        done = in_threads(run, members, positions)
-        density = np.concatenate([np.asarray(part, np.float64) for _, part in done])
-        return [group for group, _ in done], Evaluation.at(int(stretch.last), density, _counts(shared, indices, sizes))
+    def log_densities(
+        self, weights: Network, rows: MemberRows, indices: np.ndarray, extra: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Log densities ``[members, 2, n, outputs]`` of the rows ``[members, 2, n]`` that a group holds out."""
+        besides = np.zeros((len(indices), 2 * indices.shape[2]), np.float32) if extra is None else extra
+        return np.asarray(self._score(weights, rows, indices, besides), np.float64)
 
     def predict_held_out(
         self, weights: Network, rows: Sequence[MemberRows], holdouts: Sequence[Holdout]
@@ -266,42 +272,32 @@ class Ensemble:
         optimizer = optax.tree_utils.tree_set(member.optimizer, learning_rate=numbers.learning_rate)
         return member._replace(optimizer=optimizer, input_prior=table.input_prior, term_numbers=numbers.terms)
 
-    def _train_group(
-        self, members: Learner, rows: MemberRows, held: tuple[Array, Array], stretch: Stretch
-    ) -> tuple[Learner, Array]:
-        """The program: `_train_member` for every member of a group."""
+    def _train_group(self, members: Learner, rows: MemberRows, stretch: Stretch) -> Learner:
+        """The program that trains the members of a group."""
 
-        def one(member: Learner, rows: MemberRows, held: tuple[Array, Array]) -> tuple[Learner, Array]:
-            return self._train_member(member, rows, held, stretch)
+        def one(member: Learner, rows: MemberRows) -> Learner:
+            return self.trainer.train_steps(
+                member, rows.rows, self.static, stretch.labels, first=stretch.first, last=stretch.last
+            )
 
-        if len(held[0]) > 1:
-            return jax.vmap(one, (0, 0 if rows.inputs.ndim == 3 else None, 0))(members, rows, held)
-        # A member alone is not batched, as a batch has to compute both sides of every condition.
-        member, own = jax.tree.map(lambda leaf: leaf[0], (members, held))
-        alone = one(member, rows, own)
-        return jax.tree.map(lambda leaf: leaf[None], alone)
+        return _for_each(one, members, rows)
 
-    def _train_member(
-        self, member: Learner, rows: MemberRows, held: tuple[Array, Array], stretch: Stretch
-    ) -> tuple[Learner, Array]:
-        """Trains one member and, if there are any, scores it on its held-out rows of both kinds."""
-        indices, extra = held
-        member = self.trainer.train_steps(
-            member, rows.rows, self.static, stretch.labels, first=stretch.first, last=stretch.last
-        )
+    def _score_group(self, weights: Network, rows: MemberRows, indices: Array, extra: Array) -> Array:
+        """The program that scores the members of a group on their held-out rows of both kinds.
 
-        def score() -> Array:
-            prediction = self._predict(self.weights(member), rows.inputs[indices.reshape(-1)])
+        It is not part of training, as that would take longer to compile where nothing is scored, too.
+        """
+
+        def one(whole: tuple[Network, Array, Array], rows: MemberRows) -> Array:
+            weights, indices, extra = whole
+            prediction = self._predict(weights, rows.inputs[indices.reshape(-1)])
             if self.widened and isinstance(prediction, Prediction):
                 prediction = add_uncertainty(prediction, extra[:, None] / rows.scale)
             density = heavy_tailed(prediction).log_prob(rows.targets[indices.reshape(-1)])
             density = density - jnp.log(rows.scale)
             return density.reshape(*indices.shape, -1)
 
-        # Predicting rows of a wide table takes as long as several steps. A condition, so that one program does both.
-        nothing = jax.eval_shape(score)
-        density = jax.lax.cond(stretch.scored > 0, score, lambda: jnp.full(nothing.shape, jnp.nan, nothing.dtype))
-        return member, density
+        return _for_each(one, (weights, indices, extra), rows)
 
     def _predict_in_shared_unit(self, weights: Network, rows: MemberRows, held: Array) -> Predictive:
         """One member's prediction for some rows, in a unit that all members share."""
@@ -310,6 +306,23 @@ class Ensemble:
     def _predict(self, weights: Network, inputs: Array) -> Predictive:
         """One member's prediction for rows ``[rows, inputs]``."""
         return predict_in_blocks(partial(self.trainer.method, combine(weights, self.static)), inputs)
+
+
+def _for_each(function: Callable[[Any, MemberRows], Any], members: Any, rows: MemberRows) -> Any:
+    """The function of every member of a group, which share rows or have their own on a leading axis."""
+    if len(jax.tree.leaves(members)[0]) > 1:
+        return jax.vmap(function, (0, 0 if rows.inputs.ndim == 3 else None))(members, rows)
+    # A member alone is not batched, as a batch has to compute both sides of every condition.
+    alone = function(jax.tree.map(lambda leaf: leaf[0], members), rows)
+    return jax.tree.map(lambda leaf: leaf[None], alone)
+
+
+def _of_group(rows: MemberRows | Sequence[MemberRows], position: slice) -> MemberRows:
+    """The rows of a group of members."""
+    if isinstance(rows, MemberRows):
+        return rows
+    own = rows[position]
+    return own[0] if len(own) == 1 else jax.tree.map(lambda *leaves: jnp.stack(leaves), *own)
 
 
 def _counts(rows: MemberRows, indices: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -50,7 +50,7 @@ def train_members(
         # Often enough for progress to be seen and Ctrl-C to be heard.
         marks = np.unique(np.linspace(0, number, max(11, number // 500)).astype(int))
         for first, last in itertools.pairwise(marks):
-            members, _ = ensemble.train(members, rows, Stretch(labels, first, last))
+            members = ensemble.train(members, rows, Stretch(labels, first, last))
             done += (last - first) * len(together)
             report(FitProgress("training", int(done), total, None))
         gathered = ensemble.gather(members)

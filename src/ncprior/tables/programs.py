@@ -50,7 +50,8 @@ _PLACED = 4
 # Programs on predictions, compiled once for each size of chunk. Errors of regression have heavier tails than the
 # members' normals.
 MEAN, NOISE, UNCERTAINTY, STD = (
-    Program(lambda whole, name=name: getattr(whole, name), name, brief=True) for name in ("mean", "noise", "uncertainty", "std")
+    Program(lambda whole, name=name: getattr(whole, name), name, brief=True)
+    for name in ("mean", "noise", "uncertainty", "std")
 )
 QUANTILES = Program(lambda whole, probabilities: _quantiles(whole, probabilities), "quantiles")
 LOG_PROB = Program(lambda whole, y: heavy_tailed(whole).log_prob(y), "log_prob")

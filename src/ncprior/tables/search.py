@@ -21,7 +21,7 @@ from ncprior.schema import AnyFloat, Range
 from ncprior.tables import contrast as contrast_networks
 from ncprior.tables.calibration import EXPONENT, Calibration, power, refit_noise_factor
 from ncprior.tables.conformal import NOTHING, Conformal, scores_of
-from ncprior.tables.ensemble import Stretch, TableInfo
+from ncprior.tables.ensemble import Stretch, TableInfo, groups
 from ncprior.tables.familiarity import held_out_novelty, with_known_surroundings
 from ncprior.tables.families import Family, families
 from ncprior.tables.held_out import HeldOutPredictions
@@ -132,7 +132,7 @@ def contrast_of_members(
     labels = len(holdouts[0].train)
     steps = contrast_networks.training_steps(len(number_columns(data.spec.groups)))
     for begin, end in itertools.pairwise(np.unique(np.linspace(0, steps, 4).astype(int))):
-        members, _ = ensemble.train(members, rows, Stretch(labels, int(begin), int(end)))
+        members = ensemble.train(members, rows, Stretch(labels, int(begin), int(end)))
         report(FitProgress("preparing", int(end), steps, None))
     gathered = ensemble.gather(members)
     for member, one in enumerate(holdouts):
@@ -385,7 +385,11 @@ def rehearse(
     """Compiles what a search needs besides training, on one row: for tables that grow until there is a search."""
     one = Holdout(np.arange(1), np.arange(1), np.arange(1))
     everyone = families(members, quantiles=bool(spec.bins))
-    held_out = Engine.of(spec).ensemble.predict_held_out(weights, [rows] * members, [one] * members)
+    ensemble = Engine.of(spec).ensemble
+    group = groups(members)[0]
+    indices, _ = holdout_indices([one] * members, members, len(rows.inputs))
+    ensemble.log_densities(jax.tree.map(lambda leaf: leaf[group], weights), rows, indices[group])
+    held_out = ensemble.predict_held_out(weights, [rows] * members, [one] * members)
     if contrast is not None:
         inputs = np.asarray(rows.inputs)
         chunked(contrast, inputs[:1])  # as for the rows held out at random
