@@ -1,6 +1,7 @@
 """Programs that are kept between processes: found again, never mistaken for others, and never loaded from strangers."""
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import equinox as eqx
@@ -11,11 +12,13 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 from ncprior.core.prediction import Prediction
+from ncprior.tables import ahead, contrast, fitting, program_files
 from ncprior.tables import compiled as module
-from ncprior.tables import program_files
+from ncprior.tables.calibration import Calibration
 from ncprior.tables.compiled import Program
 from ncprior.tables.estimator import NCPRegressor
 from ncprior.tables.program_files import cache_folder, program_folder, read_program, write_program
+from ncprior.tables.programs import Engine, chunked
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 SINES = np.sin(X)
@@ -163,6 +166,13 @@ def test_threads_compile_a_program_once():
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("options", [module._COMPILED_FAST, {"no_such_option_of_xla": True}], ids=["known", "unknown"])
+def test_a_brief_program_does_not_need_its_options(monkeypatch, options):
+    monkeypatch.setattr(module, "_COMPILED_FAST", options)
+    np.testing.assert_allclose(Program(spread, "brief spread", brief=True)(X).mean, SINES, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("folder")
 def test_a_program_can_be_part_of_another():
     double = Program(lambda x: 2 * x, "double")
     np.testing.assert_array_equal(jax.jit(lambda x: double(x) + 1)(X), 2 * X + 1)
@@ -177,6 +187,61 @@ def test_other_sources_versions_and_processors_are_other_programs(monkeypatch):
             patch.setattr(module, name, lambda: "another")
             with pytest.raises(AssertionError, match="traced again"):
                 Program(never, "spread")(X)
+
+
+def small_model(rows, **options):
+    x = np.random.default_rng(0).normal(size=(rows, 2))
+    return NCPRegressor(members=2, hidden=(8,), random_state=0, **options).fit(x, x[:, 0]), x
+
+
+@pytest.mark.usefixtures("short_search", "folder")
+def test_a_first_fit_compiles_few_programs(monkeypatch):
+    """Two for members and two for contrast networks; and for a search what scores and calibrates."""
+    made = []
+    monkeypatch.setattr(contrast, "STEPS", 2)
+    monkeypatch.setattr(Program, "_make", lambda self, *given: made.append(self) or make(self, *given))
+    Engine.clear_cache()
+    small_model(50)
+    names = sorted(program._jit.__name__ for program in made)
+    assert names.count("_begin") == names.count("_train_group") == 2
+    assert names.count("_score_group") == 1  # contrast networks are not scored
+    assert len(names) <= 14  # one that reads contrast networks is compiled for two sizes of chunks
+
+
+make = Program._make
+
+
+@pytest.mark.usefixtures("short_search")
+def test_what_members_need_is_compiled_while_something_else_runs(compiled, monkeypatch):
+    """In a thread, before the search asks for it; once for each size of table."""
+    monkeypatch.setattr(ahead, "cores", lambda: 2)
+    Engine.clear_cache()
+    monkeypatch.setattr(fitting, "search", lambda *_, **__: seen.append(list(compiled)) or result)
+    seen, result = [], fitting.SearchResult(np.full(2, 10), Calibration.equal(2), novelty=np.ones(3))
+    threads = set()
+    monkeypatch.setattr(
+        Program, "_make", lambda self, *given: threads.add(threading.current_thread()) or make(self, *given)
+    )
+    small_model(50, method="det")
+    assert threading.main_thread() not in threads
+    assert "jit(_train_group)" in compiled
+    del compiled[:]
+    small_model(60, method="det")
+    assert compiled == []
+
+
+def test_several_chunks_are_predicted_rather_than_one_that_is_mostly_padding():
+    sizes = []
+
+    def double(rows):
+        sizes.append(len(rows))
+        return 2 * rows
+
+    for rows, expected in ((1, [64]), (65, [1024]), (1025, [1024] * 2), (8192, [1024] * 8), (8193, [16384])):
+        del sizes[:]
+        x = np.arange(float(rows))
+        np.testing.assert_array_equal(chunked(double, x), 2 * x)
+        assert sizes == expected
 
 
 @pytest.mark.usefixtures("short_search")
