@@ -255,8 +255,11 @@ class Trainer(NamedTuple):
             first // epoch_steps, -(-last // epoch_steps), one_epoch, state
         )
         # A seed whose loss is not finite stays what it was before.
-        # One condition, as a choice for each array takes a sixth of the time to compile all of this.
-        params, optimizer = jax.lax.cond(failed >= 0, lambda: (moved, learner.optimizer), lambda: (params, optimizer))
+        params, optimizer = jax.tree.map(
+            lambda new, old: jnp.where(failed >= 0, old, new),
+            (params, optimizer),
+            (moved, learner.optimizer),
+        )
         params = eqx.combine(params, learner.params)
         means = sums / jnp.maximum(last - first, 1)
         terms = {name: means[i] for i, name in enumerate(names)}
