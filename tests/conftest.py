@@ -49,13 +49,16 @@ from hypothesis import settings
 from ncprior.cli.main import main
 from ncprior.core import active
 from ncprior.core.metrics import METRICS
-from ncprior.tables import contrast, search
+from ncprior.tables import ahead, contrast, search
 from ncprior.tables.programs import Engine
 
 jax.config.update("jax_num_cpu_devices", 2)
 
 # Few tests mind what the estimator's contrast networks have learned: in the others they are as they begin.
 contrast.STEPS = 0
+
+# Tests count what a search calls, and their workers share the cores: only `test_compiled.py` compiles ahead.
+ahead.cores = lambda: 1
 
 WITH_TORCH = importlib.util.find_spec("torch") is not None
 WITH_RAY = importlib.util.find_spec("ray") is not None or "NCPRIOR_NEED_RAY" in os.environ

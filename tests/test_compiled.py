@@ -199,6 +199,7 @@ def test_a_first_fit_compiles_few_programs(monkeypatch):
     """Two for members and two for contrast networks; and for a search what scores and calibrates."""
     made = []
     monkeypatch.setattr(contrast, "STEPS", 2)
+    monkeypatch.setattr(ahead, "cores", lambda: 2)
     monkeypatch.setattr(Program, "_make", lambda self, *given: made.append(self) or make(self, *given))
     Engine.clear_cache()
     small_model(50)

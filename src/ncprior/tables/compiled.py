@@ -43,7 +43,7 @@ _NOT_OURS = ("jax_debug_infs", "jax_debug_nans", "jax_default_device", "jax_disa
 """Settings with which programs are left to `jax.jit`."""
 
 
-_COMPILED_FAST = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}
+_COMPILED_FAST: dict[str, str | bool] = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": "1"}
 """XLA's options for brief programs. Of the time to compile one that begins a member, a third is left, and a little more
 than half of one that predicts; a training step would take half as long again."""
 
@@ -143,7 +143,7 @@ class Program:
     def _compile(self, lowered: jax.stages.Lowered) -> jax.stages.Compiled:
         if self._brief:
             with suppress(jax.errors.JaxRuntimeError):  # of another version of XLA, which has no such options
-                return lowered.compile(compiler_options=dict(_COMPILED_FAST))
+                return lowered.compile(compiler_options=_COMPILED_FAST)
         return lowered.compile()
 
 
