@@ -25,6 +25,9 @@ from typing import Any
 
 REPEATS = 5
 
+WHOLE = ("wide", "first_fit", "labels_loop", "larger_fits", "predict_table")
+"""Parts in which all cores are one device, as for users."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -33,7 +36,7 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.part:
-        use(arguments.devices, apart=arguments.part not in ("wide", "first_fit", "labels_loop"))
+        use(arguments.devices, apart=arguments.part not in WHOLE)
         print(json.dumps(PARTS[arguments.part]()))
         return
     cores = len(os.sched_getaffinity(0))
@@ -49,7 +52,8 @@ def main() -> None:
         for state in ("cold", "warm"):
             first = run_part("first_fit", devices=cores, cache=cache)
             results |= {f"{state}_{name}": value for name, value in first.items()}
-        results |= run_part("labels_loop", devices=cores, cache=cache)
+        for name in ("labels_loop", "larger_fits", "predict_table"):
+            results |= run_part(name, devices=cores, cache=cache)
     arguments.out.write_text(json.dumps(results, indent=2) + "\n")
     show(results)
     print(f"written to {arguments.out}")
@@ -387,21 +391,48 @@ def first_fit() -> dict[str, Any]:
 
 
 def labels_loop() -> dict[str, Any]:
-    """CPU seconds of active learning from 50 rows, 30 rounds of 10 labels."""
+    """CPU seconds of active learning from 50 rows, 30 rounds of 10 labels: networks anew, or trained further."""
     import numpy as np
 
     from ncprior import NCPRegressor
 
-    x, y = make_table(1_000)
+    x, y = make_table(2_000)
 
-    def loop() -> None:
-        labelled = np.arange(50)
+    def loop(warm_start: bool) -> None:
+        labelled, model = np.arange(50), NCPRegressor(warm_start=warm_start, random_state=0)
         for _ in range(30):
-            model = NCPRegressor(random_state=0).fit(x[labelled], y[labelled])
+            model.fit(x[labelled], y[labelled])
             pool = np.setdiff1d(np.arange(len(x)), labelled)
             labelled = np.concatenate([labelled, pool[model.suggest(x[pool], n=10, random_state=0)]])
 
-    return {"loop_s": timed(loop)}
+    return {"loop_s": timed(partial(loop, False)), "warm_loop_s": timed(partial(loop, True))}
+
+
+LARGER = (10_000, 1_000_000)
+"""Rows of the larger tables that are learned from."""
+
+
+def larger_fits() -> dict[str, Any]:
+    """Wall and CPU seconds of fits of larger tables, with programs that are compiled already but for their sizes."""
+    from ncprior import NCPRegressor
+
+    result: dict[str, Any] = {}
+    for rows in LARGER:
+        x, y = make_table(rows)
+        wall = time.perf_counter()
+        result[f"fit_{rows}_cpu_s"] = timed(lambda: NCPRegressor(random_state=0).fit(x, y))  # noqa: B023
+        result[f"fit_{rows}_s"] = time.perf_counter() - wall
+    return result
+
+
+def predict_table(rows: int = 1 << 20) -> dict[str, Any]:
+    """The share of the multiply rate of ``ncprior predict`` from Parquet to Parquet, starting included."""
+    from benchmarks import pools
+
+    with tempfile.TemporaryDirectory() as place:
+        model = pools.make_model(Path(place))
+        found = pools.measure("predict", model, pools.make_table(Path(place) / "pool.parquet", rows), rows)
+    return {"predict_cpu_s": found["cpu_seconds"], "predict_share": found["share_of_multiply_rate"]}
 
 
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
@@ -414,6 +445,8 @@ PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "torch": pytorch,
     "first_fit": first_fit,
     "labels_loop": labels_loop,
+    "larger_fits": larger_fits,
+    "predict_table": predict_table,
 }
 
 
@@ -445,9 +478,18 @@ def show(results: dict[str, Any]) -> None:
         ratio = f"{r[f'{state}_fit_s'] / r[f'{state}_next_fit_s']:.2f} x the next"
         what = f"first fit and predict, 1,000 x 8, {state} cache ({r[f'{state}_programs']} programs compiled)"
         table.add_row(what, f"{r[f'{state}_fit_s']:.1f} s of CPU", ratio, wanted)
-    for name, label in (("warm_next_fit_s", "next fit and predict"), ("loop_s", "30 rounds x 10 labels from 50 rows")):
+    seconds = {
+        "warm_next_fit_s": ("next fit and predict", 3),
+        "loop_s": ("30 rounds x 10 labels from 50 rows", 60),
+        "warm_loop_s": ("the same with warm_start", 60),
+        "fit_10000_cpu_s": ("fit of 10,000 x 8", 12),
+        "fit_1000000_cpu_s": ("fit of 1,000,000 x 8", 90),
+    }
+    for name, (label, wanted) in seconds.items():
         at_78 = f"{r[name] * r['warm_fit_gflops'] / 78:.1f} s at 78 GFLOPS"
-        table.add_row(label, f"{r[name]:.1f} s of CPU", at_78, "")
+        table.add_row(label, f"{r[name]:.1f} s of CPU", at_78, f"{wanted} s on two cores")
+    share = f"{r['predict_share']:.0%} of the multiply"
+    table.add_row("predict, 1M x 8, Parquet", f"{r['predict_cpu_s']:.0f} s of CPU", share, "at least 70%")
     table.add_row("one row predicted", f"{r['warm_row_ms']:.2f} ms of CPU", "", "1 ms")
     if "torch_small_us" not in r:
         table.add_row("PyTorch step with NCP", "skipped: PyTorch is not installed (make test-torch)", "", "")
