@@ -44,6 +44,12 @@ def learners(trainer, rows, seeds, labels=10):
     return jax.jit(jax.vmap(lambda key: trainer.start(rows, visible, key=key)))(seed_keys(seeds))
 
 
+def first(trainer, rows, visible, seed=0):
+    """One learner with the rows of these numbers."""
+    start = jax.jit(lambda visible, key: trainer.start(rows, visible, key=key))
+    return start(jnp.asarray(visible, jnp.int32), jax.random.key(seed))
+
+
 def run(trainer, rows, seeds, epochs=5, labels=10, mesh=None):
     mesh = mesh or seed_mesh(len(seeds))
     static = trainer.static(rows.inputs.shape[1], 1)
@@ -60,18 +66,21 @@ def test_one_epoch_is_the_same_as_steps_by_hand():
     data = rows(4)
     engine = trainer(name="det")
     static = engine.static(2, 1)
-    start = engine.start(data, jnp.arange(4, dtype=jnp.int32), key=jax.random.key(3))
-    done = engine.train(start, data, static, Clock(0, 4), 3)
+    start = first(engine, data, np.arange(4), seed=3)
+    done = jax.jit(lambda one: engine.train(one, data, static, Clock(0, 4), 3))(start)
+
+    def loss(params):
+        heads = jax.vmap(combine(params, static))(data.inputs)
+        return -heads["mean"].expected_log_prob(data.targets, heads["noise"]).sum(-1).mean()
+
+    @jax.jit
+    def step(params, state):
+        updates, state = engine.optimizer.update(jax.grad(loss)(params), state)
+        return optax.apply_updates(params, updates), state
 
     params, state = start.params, engine.optimizer.init(start.params)
     for _ in range(3):
-
-        def loss(params):
-            heads = jax.vmap(combine(params, static))(data.inputs)
-            return -heads["mean"].expected_log_prob(data.targets, heads["noise"]).sum(-1).mean()
-
-        updates, state = engine.optimizer.update(jax.grad(loss)(params), state)
-        params = optax.apply_updates(params, updates)
+        params, state = step(params, state)
     for a, b in zip(jax.tree.leaves(done.params), jax.tree.leaves(params), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
 
@@ -91,7 +100,7 @@ def test_an_epoch_sees_every_visible_row(remainder, sizes):
     base = methods(SMALL)["det"]
     method = dataclasses.replace(base, objective={"spy": Weighted(1.0, spy)})
     engine = Trainer(method, adam(1e-3), 4, remainder)
-    start = engine.start(data, jnp.arange(12, dtype=jnp.int32) % 10, key=jax.random.key(0))
+    start = first(engine, data, np.arange(12) % 10)
     jax.block_until_ready(engine.train(start, data, engine.static(1, 1), Clock(0, 10), 1))
     jax.effects_barrier()
     batches = [y[w > 0] for y, w in seen]
@@ -135,7 +144,7 @@ def test_stretches_add_up():
     engine, data = trainer(), rows()
     static = engine.static(2, 1)
     train = jax.jit(lambda one, epoch, epochs: engine.train(one, data, static, Clock(epoch, 10), epochs))
-    start = engine.start(data, jnp.arange(12, dtype=jnp.int32) % 10, key=jax.random.key(0))
+    start = first(engine, data, np.arange(12) % 10)
     whole = train(start, 0, 10)
     parts = train(train(start, 0, 4), 4, 6)
     for a, b in zip(jax.tree.leaves(whole.params), jax.tree.leaves(parts.params), strict=True):
