@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ncprior.core.acquisition import information_gain
 from ncprior.core.prediction import Prediction
+from ncprior.tables import batches
 from ncprior.tables.batches import RULES, Pool, sketch
 
 examples = settings(max_examples=50, deadline=None, derandomize=True)
@@ -18,7 +19,7 @@ examples = settings(max_examples=50, deadline=None, derandomize=True)
 KEY = jax.random.key(0)
 ROWS, LABELS, FEATURES, COUNT = 12, 4, 3, 5
 
-DRAWN = ("kmeans_inputs", "kmeans_pp")
+DRAWN = ("kmeans_inputs", "kmeans_greedy", "kmeans_pp")
 
 # One compiled program for each rule, count and shape.
 COMPILED = {name: jax.jit(partial(rule.function, key=KEY), static_argnums=2) for name, rule in RULES.items()}
@@ -146,6 +147,63 @@ def test_rows_are_drawn_in_proportion_to_squared_distances(labels):
     then = np.where(excluded, 0, squared_distances(pool, labelled, [common]).min(1))
     among = second[first == common]
     np.testing.assert_allclose(np.bincount(among, minlength=ROWS) / len(among), then / then.sum(), atol=0.03)
+
+
+def greedy_by_distance(pool, labelled, excluded, weights, cost, count):
+    """The rows that most lower the sum of all squared distances, for each unit of cost, in float64."""
+    picked: list[int] = []
+    for _ in range(count):
+        before = weights @ squared_distances(pool, labelled, picked).min(1)
+        after = [weights @ squared_distances(pool, labelled, [*picked, row]).min(1) for row in range(len(pool))]
+        gains = np.where(excluded, -np.inf, (before - np.array(after)) / cost)
+        gains[picked] = -np.inf
+        picked.append(int(gains.argmax()))
+    return picked
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_all_rows_the_one_that_brings_the_pool_nearest_to_labels_is_picked(seed, monkeypatch):
+    """Excluded rows count, as predictions are asked for there, too."""
+    monkeypatch.setattr(batches, "_TRIALS", ROWS)
+    pool, labelled, noise, excluded = problem(seed)
+    rng = np.random.default_rng(seed)
+    weights, cost = rng.integers(1, 5, ROWS), rng.choice([1.0, 3.0], ROWS)
+    rows = Pool.of(np.float32(pool), noise, excluded, weights=weights, cost=cost)
+    rule = jax.jit(lambda: RULES["kmeans_greedy"].function(rows, jnp.float32(labelled), COUNT, key=KEY))
+    assert rule().tolist() == greedy_by_distance(pool, labelled, excluded, weights, cost, COUNT)
+
+
+def test_the_rows_that_are_tried_are_drawn_in_proportion_to_squared_distances(monkeypatch):
+    monkeypatch.setattr(batches, "_TRIALS", 1)
+    pool, labelled, noise, excluded = problem(0)
+    rows, rule = Pool.of(np.float32(pool), noise, excluded), RULES["kmeans_greedy"].function
+    draw = jax.jit(jax.vmap(lambda key: rule(rows, jnp.float32(labelled), 1, key=key)[0]))
+    shares = np.where(excluded, 0, squared_distances(pool, labelled, []).min(1))
+    found = np.bincount(draw(jax.random.split(KEY, 20_000)), minlength=ROWS) / 20_000
+    np.testing.assert_allclose(found, shares / shares.sum(), atol=0.015)
+
+
+def test_a_row_amid_many_is_taken_before_one_that_is_far_from_all():
+    """Ten rows together have a smaller distance from the label than one alone, and more in sum."""
+    pool = np.concatenate([3 + 0.01 * np.arange(10.0), [-5.0]])[:, None]
+    rows, labelled = Pool.of(np.float32(pool)), jnp.zeros((1, 1))
+
+    def picks(name):
+        rule, keys = RULES[name].function, jax.random.split(KEY, 300)
+        return np.asarray(jax.vmap(lambda key: rule(rows, labelled, 1, key=key)[0])(keys))
+
+    assert (picks("k_center") == 10).all()
+    assert (picks("kmeans_greedy") < 10).all()
+
+
+def test_rows_of_no_weight_do_not_count():
+    """Such as those that fill a pool up: the picks are those without them."""
+    pool, labelled, noise, excluded = problem(0, rows=40)
+    weights = np.ones(40)
+    found = pick("bait", pool, labelled, noise, excluded, weights=weights)
+    fill = 7 * np.ones((5, FEATURES))
+    more = np.concatenate([pool, fill]), labelled, np.append(noise, np.ones(5)), np.append(excluded, np.ones(5, bool))
+    np.testing.assert_array_equal(found, pick("bait", *more, weights=np.append(weights, np.zeros(5))))
 
 
 def test_a_batch_of_one_is_the_best_information_gain():

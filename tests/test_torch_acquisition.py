@@ -73,7 +73,8 @@ def test_batches_are_those_of_the_package(rule):
         excluded=torch.from_numpy(excluded),
         seed=3,
     )
-    phi, seen = (pool, labelled) if rule != "kmeans_inputs" else (pool_ranks(pool, pool), pool_ranks(labelled, pool))
+    ranks = pool_ranks(pool, pool), pool_ranks(labelled, pool)
+    phi, seen = ranks if RULES[rule].compares == "inputs" else (pool, labelled)
     rows = Pool.of(phi, NOISE[:, 0], excluded)
     expected = RULES[rule].function(rows, jnp.asarray(seen), 6, key=jax.random.key(3))
     assert found.dtype == torch.int64

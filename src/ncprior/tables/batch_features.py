@@ -161,7 +161,7 @@ def pick_batch(
         padded(phi, 0),
         padded(noise, 1),
         padded(excluded, True),
-        weights=padded(each, 1),
+        weights=padded(each, 0),  # what fills the pool up stands for nothing
         cost=padded(cost, 1),
         group=padded(group, 0),
         group_limit=group_limit,

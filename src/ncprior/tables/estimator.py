@@ -308,15 +308,15 @@ class NCPRegressor(RegressorMixin, BaseEstimator):
         Args:
             X_pool: Rows without labels.
             n: How many to pick.
-            acquisition: A rule for batches that are informative together (``kmeans_inputs``, ``kmeans_pp``, ``lcmd``,
-                ``k_center``, ``max_det``, ``bait``), or a score of rows one by one (``information_gain``,
-                ``uncertainty``, ``predictive_variance``, ``predictive_std``, ``random``): names in
-                `ncprior.tables.batches.RULES` and `ncprior.core.acquisition.SCORES`. A function is a score: it gets the
-                prediction of the standardised target, a `Predictive`, and returns one number for each row; more is
+            acquisition: A rule for batches that are informative together (``kmeans_inputs``, ``kmeans_greedy``,
+                ``kmeans_pp``, ``lcmd``, ``k_center``, ``max_det``, ``bait``), or a score of rows one by one
+                (``information_gain``, ``uncertainty``, ``predictive_variance``, ``predictive_std``, ``random``): names
+                in `ncprior.tables.batches.RULES` and `ncprior.core.acquisition.SCORES`. A function is a score: it gets
+                the prediction of the standardised target, a `Predictive`, and returns one number for each row; more is
                 better.
             temperature: Temperature of the softmax of scores from which rows are drawn; 0 picks the highest scores. It
                 has no meaning for rules.
-            labelled: Rows with labels, which the first four rules keep away from. By default the training rows, or
+            labelled: Rows with labels, which the first five rules keep away from. By default the training rows, or
                 1,000 of them.
             exclude: True for rows of the pool that must not be picked ``[rows]``.
             cost: What the label of each row costs, in any unit ``[rows]``: rows are chosen by what they gain for each

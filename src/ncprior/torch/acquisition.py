@@ -86,9 +86,9 @@ def pick(
     """Pick rows that are informative together, by one of `ncprior.tables.batches.RULES`.
 
     Args:
-        pool: What the rule compares, for each row of the pool. ``kmeans_inputs`` takes the inputs and compares their
-            ranks; ``kmeans_pp``, ``lcmd`` and ``k_center`` take features of the network; ``max_det`` and ``bait`` take
-            `BayesianLinear.deviations`.
+        pool: What the rule compares, for each row of the pool. ``kmeans_inputs`` and ``kmeans_greedy`` take the
+            inputs and compare their ranks; ``kmeans_pp``, ``lcmd`` and ``k_center`` take features of the network;
+            ``max_det`` and ``bait`` take `BayesianLinear.deviations`.
         count: How many rows to pick.
         rule: Name of the rule.
         labelled: The same of the rows that have labels; ``max_det`` and ``bait`` need none, as the belief knows them.
