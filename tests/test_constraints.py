@@ -136,7 +136,7 @@ def test_a_rule_that_does_not_keep_to_groups_is_refused(model, pool, monkeypatch
         ({"per": (GROUPS[:5], 2)}, r"groups of shape \(5,\); give one for each of 90"),
         ({"per": (GROUPS, 3)}, "10 rows: 9 rows can be picked, 3 of a group at most"),
         ({"cost": COST, "acquisition": lambda p: -p.std[:, 0]}, "scores below 0, which cannot be divided by costs"),
-        ({"output_weights": [1, 2]}, "kmeans_inputs does not look at outputs"),
+        ({"output_weights": [1, 2]}, "kmeans_greedy does not look at outputs"),
         ({"output_weights": [1, 2], "acquisition": "random"}, "random does not look at outputs"),
         ({"output_weights": [1, 2, 3], "acquisition": "lcmd"}, "must be 2 numbers from 0 up"),
         ({"output_weights": [1, -1], "acquisition": "lcmd"}, "must be 2 numbers from 0 up"),
@@ -258,7 +258,7 @@ def test_people_are_told_what_labels_cost(place, run):
         ("pool", ["--per", "plate", 2, "-n", 7, "--acquisition", "uncertainty"], "only 6 rows that can be picked"),
         ("pool", ["--weight", "r=2"], "--weight r=2: give NAME=VALUE with one of the targets p, q"),
         ("pool", ["--weight", "q=much"], "'much' is no number"),
-        ("pool", ["--weight", "q=2"], "kmeans_inputs does not look at outputs"),
+        ("pool", ["--weight", "q=2"], "kmeans_greedy does not look at outputs"),
     ],
 )
 def test_mistakes_get_one_line(file, options, message, place, run):

@@ -146,7 +146,7 @@ def test_standard_input_and_output(folder, run):
     out, err = run("suggest", folder / "model.ncp", "-", "-n", 2, "--out", "-", stdin=parquet.getvalue())
     assert len(out.splitlines()) == 3
     assert out.splitlines()[0].endswith('"why"')
-    assert "Chosen by kmeans_inputs" in err
+    assert "Chosen by kmeans_greedy" in err
 
 
 def test_mistakes_on_standard_input_are_told_as_such(folder, run, monkeypatch):

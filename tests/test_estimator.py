@@ -164,14 +164,14 @@ def test_suggests_rows_where_it_is_uncertain(fitted):
     drawn = fitted.suggest(pool, n=50, **by_gain)
     assert len(set(drawn)) == 50
     np.testing.assert_array_equal(drawn, fitted.suggest(pool, n=50, **by_gain))
-    for rule in ("kmeans_inputs", "kmeans_pp", "max_det", "lcmd", "bait", "k_center", "uncertainty", "random"):
+    for rule in ("kmeans_inputs", "kmeans_greedy", "kmeans_pp", "max_det", "lcmd", "bait", "k_center", "uncertainty", "random"):
         rows = fitted.suggest(pool, n=7, acquisition=rule, labelled=wave()[0], random_state=0)
         assert len(set(rows)) == 7
     # Rows that the model was trained on are known to it.
     np.testing.assert_array_equal(
         fitted.suggest(pool, n=7, random_state=0), fitted.suggest(pool, n=7, labelled=wave()[0], random_state=0)
     )
-    with pytest.raises(UserError, match="kmeans_inputs is a rule for batches"):
+    with pytest.raises(UserError, match="kmeans_greedy is a rule for batches"):
         fitted.suggest(pool, temperature=0.5)
     # Whatever the networks see, labels are spread by the inputs' places in the pool, and no value is extreme.
     skewed = np.exp(pool)

@@ -318,7 +318,7 @@ def test_simulate_goes_on_to_the_same_numbers(table, tmp_path):
     counts = {"2": [5, 7, 9], "4": [5, 9]}
     assert whole.read_json("about.json")["counts"] == counts
     found = simulate.recorded_arms(whole)
-    assert [arm.name for arm in found] == ["kmeans_inputs/2", "random/2", "kmeans_inputs/4", "random/4"]
+    assert [arm.name for arm in found] == ["kmeans_greedy/2", "random/2", "kmeans_greedy/4", "random/4"]
     for arm in found:
         run = whole.read_json(simulate.run_file(arm, 1))
         assert [one["labels"] for one in run["rounds"]] == counts[str(arm.batch)]

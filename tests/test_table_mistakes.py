@@ -145,7 +145,7 @@ def bad(tmp_path, model):
         ),
         ("suggest model.ncp houses.csv --temperature 1", "add --acquisition information_gain"),
         ("suggest model.ncp houses.csv --temperature -1", "--temperature -1: give a number from 0 up"),
-        ("suggest model.ncp houses.csv --greedy", "--greedy is for scores of rows, and kmeans_inputs is none"),
+        ("suggest model.ncp houses.csv --greedy", "--greedy is for scores of rows, and kmeans_greedy is none"),
         ("suggest model.ncp houses.csv --acquisition uncertainty --greedy --temperature 1", "leave one of them out"),
         ("suggest model.ncp houses.csv --greedy --acquisition random", "leave one of them out"),
         (

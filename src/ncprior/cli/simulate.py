@@ -50,7 +50,7 @@ def simulate(
         typer.Option(
             help="Comma-separated: rules for batches (RULES) and scores of rows (SCORES); random is always run."
         ),
-    ] = "kmeans_inputs",
+    ] = "kmeans_greedy",
     inputs: InputsOption = None,
     exclude_columns: ExcludeOption = None,
     seeds: Annotated[int | None, typer.Option(help="Number of seeds, 0 and up. \\[default: 5; quick: 2]")] = None,
@@ -90,7 +90,7 @@ def simulate(
 
       ncprior simulate houses.csv --target price --quick
 
-      ncprior simulate houses.csv --target price --rules kmeans_inputs,information_gain --seeds 10 --out runs/labels
+      ncprior simulate houses.csv --target price --rules kmeans_greedy,information_gain --seeds 10 --out runs/labels
 
       ncprior simulate houses.csv --target price --batch 5,40
     """

@@ -52,7 +52,7 @@ def suggest(
     acquisition: Annotated[
         str,
         typer.Option(help="How to choose rows: a rule for batches (RULES), or a score of every row (SCORES)."),
-    ] = "kmeans_inputs",
+    ] = "kmeans_greedy",
     temperature: Annotated[
         float, typer.Option(help="Above 0, rows are drawn at random, those with high scores more often.")
     ] = 0.0,

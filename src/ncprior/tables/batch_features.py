@@ -143,7 +143,7 @@ def pick_batch(
         if not np.allclose(std, root_mean_square(_believed(fitted, inputs), output_weights), rtol=0.01, atol=1e-4):
             raise UserError(
                 f"{name} goes by covariances of the mean, and the uncertainty of {engine.method.name} is not that of a "
-                "belief over functions; choose another acquisition, such as kmeans_inputs or information_gain"
+                "belief over functions; choose another acquisition, such as kmeans_greedy or information_gain"
             )
     # Padded, so that pools and labels of about the same number share a program: with rows that cannot be picked, and
     # with repeats.

@@ -335,7 +335,7 @@ RULES: Registry[Rule] = Registry(
 """Every rule by name. Add one of your own as an `Entry`, or as a plain function: ``RULES["mine"] = function``, which
 then gets features whose dot products are covariances."""
 
-DEFAULT_RULE = "kmeans_inputs"
+DEFAULT_RULE = "kmeans_greedy"
 """The one that needs fewer labels than random on most tables, for the same error and for the same density; see
 docs/results/tables.md."""
 
