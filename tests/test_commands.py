@@ -215,7 +215,7 @@ def test_trained_networks_can_be_loaded(finished):
     np.testing.assert_allclose(prediction.uncertainty[:, 0], curves["uncertainty"][second], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.usefixtures("undrawn", "few_metrics")
+@pytest.mark.usefixtures("undrawn")
 def test_variants_of_the_prior_in_one_run(tmp_path, run):
     out = tmp_path / "run"
     told = run("paper", "ablations", *SMALL, "--set", "epochs=10", "--out", out)
@@ -234,7 +234,7 @@ def test_variants_of_the_prior_in_one_run(tmp_path, run):
     assert method.name == "bbb+ncp"
 
 
-@pytest.mark.usefixtures("undrawn", "few_metrics")
+@pytest.mark.usefixtures("undrawn")
 def test_other_scores_for_every_method(tmp_path, in_process):
     options = ["--acquisition", "ood_information_gain", "--methods", "odc+ncp,odc+ncp@random", "--set", "epochs=10"]
     assert in_process("paper", "toy", *SMALL, *options, "--out", tmp_path / "run") == 0
@@ -343,7 +343,6 @@ def test_flights_always_have_a_random_control(flights_run):
     assert (flights_run / "figures" / "figure4.png").exists()
 
 
-@pytest.mark.usefixtures("few_metrics")
 def test_robustness_runs_all_settings_of_a_method_as_one_batch(flights, tmp_path, in_process):
     out = tmp_path / "run"
     small = ["--seeds", "1", "--set", "hidden=8", "--set", "epochs=50"]
