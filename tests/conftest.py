@@ -115,9 +115,12 @@ def compiled(monkeypatch):
 def fast_programs():
     """Programs of tables run fast instead of compiling fast; their files are kept apart from the others."""
     plain = jax.stages.Lowered.compile
-    options = {"xla_backend_optimization_level": 1}
+
+    def compiled(self, compiler_options=None):
+        return plain(self, compiler_options={**(compiler_options or {}), "xla_backend_optimization_level": 1})
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax.stages.Lowered, "compile", lambda self: plain(self, compiler_options=options))
+        patch.setattr(jax.stages.Lowered, "compile", compiled)
         patch.setenv("NCPRIOR_CACHE", f"{os.environ['NCPRIOR_CACHE']}-fast")
         yield
 
