@@ -21,6 +21,7 @@ from ncprior.core.input_priors import Gaussian
 from ncprior.core.methods import methods
 from ncprior.errors import UserError
 from ncprior.tables import recipe, search
+from ncprior.tables.batches import RULES
 from ncprior.tables.ensemble import Ensemble
 from ncprior.tables.holdout import Stopping
 from ncprior.tables.options import FitOptions
@@ -164,7 +165,7 @@ def test_suggests_rows_where_it_is_uncertain(fitted):
     drawn = fitted.suggest(pool, n=50, **by_gain)
     assert len(set(drawn)) == 50
     np.testing.assert_array_equal(drawn, fitted.suggest(pool, n=50, **by_gain))
-    for rule in ("kmeans_inputs", "kmeans_greedy", "kmeans_pp", "max_det", "lcmd", "bait", "k_center", "uncertainty", "random"):
+    for rule in (*RULES, "uncertainty", "random"):
         rows = fitted.suggest(pool, n=7, acquisition=rule, labelled=wave()[0], random_state=0)
         assert len(set(rows)) == 7
     # Rows that the model was trained on are known to it.
