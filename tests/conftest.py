@@ -113,7 +113,10 @@ def compiled(monkeypatch):
 
 @contextmanager
 def fast_programs():
-    """Programs of tables run fast instead of compiling fast; their files are kept apart from the others."""
+    """Programs of tables run fast instead of compiling fast; they and their files are kept apart from the others.
+
+    Options change the rounding: models that are compared must not have programs of both kinds.
+    """
     plain = jax.stages.Lowered.compile
 
     def compiled(self, compiler_options=None):
@@ -122,7 +125,9 @@ def fast_programs():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax.stages.Lowered, "compile", compiled)
         patch.setenv("NCPRIOR_CACHE", f"{os.environ['NCPRIOR_CACHE']}-fast")
+        Engine.clear_cache()
         yield
+        Engine.clear_cache()
 
 
 @pytest.fixture

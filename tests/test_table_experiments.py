@@ -332,7 +332,7 @@ def test_simulate_goes_on_to_the_same_numbers(table, tmp_path):
     assert {name: of["counts"] for name, of in results.items()} == {arm.name: counts[str(arm.batch)] for arm in found}
     assert all(results[f"random/{size}"]["saved"]["rmse"]["mean"] == 0 for size in (2, 4))
     page = report(whole.folder).read_text()
-    assert "k-means++ on inputs (2 at a time)" in page
+    assert "greedy k-means++ (2 at a time)" in page
     assert "chooses up to 2 or 4 more at a time, up to 9" in page
     chosen = simulate.chosen_rows(whole, found[0], 1)
     assert chosen.before.tolist() == [0] * 5 + [5] * 2 + [7] * 2
