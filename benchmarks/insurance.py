@@ -56,8 +56,6 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
 class Forecast(NamedTuple):
     """Predictions ``[rows]`` in units of the standardised target."""
 
-    mean: np.ndarray
-    std: np.ndarray
     uncertainty: np.ndarray
     density: np.ndarray  # log densities of the targets
     inside: np.ndarray  # whether they lie in 90% intervals
@@ -67,13 +65,11 @@ Model = Callable[[pa.Table, np.ndarray], Forecast]
 """Predicts rows, and scores the prediction by their targets."""
 
 
-def predictor(model: NCPRegressor, shift: float, scale: float) -> Model:
+def predictor(model: NCPRegressor, scale: float) -> Model:
     def predict(rows: pa.Table, targets: np.ndarray) -> Forecast:
         found = model.predict_distribution(rows)
         low, high = found.interval(0.9)
         return Forecast(
-            (found.mean - shift) / scale,
-            found.std / scale,
             found.uncertainty / scale,
             found.log_prob(targets) + np.log(scale),
             (low <= targets) & (targets <= high),
@@ -121,7 +117,7 @@ def decayed(inputs: pa.Table, targets: np.ndarray, steps: int, seed: int) -> Mod
         std = np.sqrt(errors[best] + uncertainty**2)
         error = (targets - shift) / scale - mean
         density = -0.5 * (error / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)
-        return Forecast(mean, std, uncertainty, density, np.abs(error) <= 1.645 * std)
+        return Forecast(uncertainty, density, np.abs(error) <= 1.645 * std)
 
     return predict
 
@@ -132,7 +128,7 @@ def models(inputs: pa.Table, targets: np.ndarray, steps: int, seed: int) -> Iter
     epochs = -(-steps // -(-len(targets) // size))
     for name, arguments in ESTIMATORS.items():
         model = NCPRegressor(**arguments, members=MEMBERS, epochs=epochs, batch_size=size, random_state=seed)
-        yield name, predictor(model.fit_subset(inputs, targets), targets.mean(), targets.std())
+        yield name, predictor(model.fit_subset(inputs, targets), targets.std())
     yield "weight decay", decayed(inputs, targets, steps, seed)
 
 
@@ -147,7 +143,7 @@ class Scores(NamedTuple):
 
     @classmethod
     def of(cls, on: Forecast, off: Forecast) -> "Scores":
-        kinds = np.repeat([0, 1], [len(on.mean), len(off.mean)])
+        kinds = np.repeat([0, 1], [len(on.density), len(off.density)])
         detection = roc_auc_score(kinds, np.concatenate([on.uncertainty, off.uncertainty]))
         density_on, density_off, inside_on, inside_off = (
             float(np.mean(values)) for values in (on.density, off.density, on.inside, off.inside)
@@ -187,8 +183,7 @@ def months(seeds: int) -> Found:
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         drawn = [rng.permutation(rows)[: 2 * MONTHLY_ROWS] for rows in by_month]
-        first = flights.delay[drawn[0]]
-        shift, scale = float(first.mean()), float(first.std())
+        scale = float(flights.delay[drawn[0]].std())
 
         def part(rows: np.ndarray) -> tuple[pa.Table, np.ndarray]:
             return pa.table(dict(zip(names, flights.inputs[rows].T, strict=True))), flights.delay[rows]
@@ -197,7 +192,7 @@ def months(seeds: int) -> Found:
             model = NCPRegressor(**arguments, members=MEMBERS, random_state=seed)
             for month, rows in enumerate(drawn[:-1]):
                 model.partial_fit(*part(rows[:MONTHLY_ROWS]))
-                predict = predictor(model, shift, scale)
+                predict = predictor(model, scale)
                 on, off = predict(*part(rows[MONTHLY_ROWS:])), predict(*part(drawn[month + 1][MONTHLY_ROWS:]))
                 found.setdefault((name, 1 + month // 4), []).append(Scores.of(on, off))
     return found

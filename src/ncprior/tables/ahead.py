@@ -59,5 +59,5 @@ def compiling_ahead(
 
 
 def _unknown(inputs: np.ndarray) -> np.ndarray:
-    """Stands for what contrast networks say, whose programs the search itself compiles."""
+    """Stands for the output of contrast networks, whose programs the search itself compiles."""
     return np.zeros(len(inputs), np.float32)
